@@ -1,0 +1,46 @@
+# Everything a developer or a CI runner needs: Python >= 3.11, make and a package index. `make help` lists the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install format lint types test bench fuzz demo run docs clean
+
+help: ## Print the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]" && touch $@
+
+install: $(READY) ## Make .venv and install the project with its development tools
+
+format: $(READY) ## Rewrite the code in the house format
+	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format .
+
+lint: $(READY) ## Check style, format and import rules
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+
+types: $(READY) ## Check types of packages and tests
+	$(BIN)/mypy
+
+test: lint types ## Check style, imports and types, then run the tests
+	$(BIN)/pytest -m "not bench"
+
+bench: $(READY) ## Run the timing runs (they never decide whether something is right)
+	$(BIN)/pytest -m bench tests/bench -s
+
+fuzz: $(READY) ## Run the property tests with many more examples
+	$(BIN)/pytest -m "not bench" --hypothesis-profile=fuzz --hypothesis-show-statistics
+
+demo: $(READY) ## Show the main job from start to end; no key needed
+	$(BIN)/unspool demo
+
+run: $(READY) ## Start the daemon on ws://127.0.0.1 with friendly output
+	$(BIN)/unspool serve
+
+docs: $(READY) ## Write the generated parts of docs/ anew
+	$(BIN)/python docs/generate.py
+
+clean: ## Remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

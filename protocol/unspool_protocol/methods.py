@@ -1,0 +1,216 @@
+"""The one table of methods: names, shapes, and which need the experimental capability (`wire` §6).
+
+Handlers are registered against it; the schema command and the client read it. A method outside it is unknown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from unspool_protocol import startup, threads, turn_methods
+from unspool_protocol.base import WireModel
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method.
+
+    Attributes:
+        params: None where `params` may be missing or null (`configRequirements/read`).
+        experimental: Refused without `capabilities.experimentalApi`.
+        ours: An addition to the reference's protocol.
+    """
+
+    name: str
+    params: type[WireModel] | None
+    result: type[WireModel]
+    experimental: bool = False
+    ours: bool = False
+    doc: str = ""
+
+
+_STARTUP = (
+    Method("initialize", startup.InitializeParams, startup.InitializeResult, doc="Introduce the client."),
+    Method("model/list", startup.ModelListParams, startup.ModelListResult, doc="List models."),
+    Method("account/read", startup.AccountReadParams, startup.AccountReadResult, doc="Tell that no login is needed."),
+    Method("config/read", startup.ConfigReadParams, startup.ConfigReadResult, doc="Read the settings in force."),
+    Method("configRequirements/read", None, startup.ConfigRequirementsReadResult, doc="Read settings set from above."),
+    Method("getAuthStatus", startup.AnyParams, startup.GetAuthStatusResult, doc="Tell that nobody needs to log in."),
+    Method(
+        "account/bedrock/checkGovCloudRequirements",
+        startup.AnyParams,
+        startup.CheckGovCloudRequirementsResult,
+        doc="Nothing to warn of.",
+    ),
+    Method("plugin/list", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
+    Method("plugin/installed", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
+)
+
+_THREADS = (
+    Method("thread/start", threads.ThreadStartParams, threads.ThreadStartResult, doc="Start a thread."),
+    Method("thread/resume", threads.ThreadResumeParams, threads.ThreadResumeResult, doc="Open a thread and follow it."),
+    Method(
+        "thread/fork", threads.ThreadForkParams, threads.ThreadForkResult, doc="Start a thread from another's past."
+    ),
+    Method("thread/read", threads.ThreadReadParams, threads.ThreadReadResult, doc="Read a thread without opening it."),
+    Method(
+        "thread/turns/list", threads.ThreadTurnsListParams, threads.ThreadTurnsListResult, doc="Page through turns."
+    ),
+    Method(
+        "thread/items/list", threads.ThreadItemsListParams, threads.ThreadItemsListResult, doc="Page through items."
+    ),
+    Method("thread/list", threads.ThreadListParams, threads.ThreadListResult, doc="List and search threads."),
+    Method(
+        "thread/loaded/list", threads.ThreadLoadedListParams, threads.ThreadLoadedListResult, doc="List live threads."
+    ),
+)
+
+_CHANGES = (
+    Method("thread/name/set", threads.ThreadNameSetParams, threads.ThreadNameSetResult, doc="Name a thread."),
+    Method(
+        "thread/archive",
+        threads.ThreadArchiveParams,
+        threads.ThreadArchiveResult,
+        doc="Put a thread into the archive.",
+    ),
+    Method(
+        "thread/unarchive",
+        threads.ThreadUnarchiveParams,
+        threads.ThreadUnarchiveResult,
+        doc="Take a thread out of the archive.",
+    ),
+    Method(
+        "thread/delete",
+        threads.ThreadDeleteParams,
+        threads.ThreadDeleteResult,
+        doc="Remove a thread's files.",
+    ),
+    Method(
+        "thread/unsubscribe",
+        threads.ThreadUnsubscribeParams,
+        threads.ThreadUnsubscribeResult,
+        doc="Stop following a thread.",
+    ),
+    Method(
+        "thread/inject_items",
+        threads.ThreadInjectItemsParams,
+        threads.ThreadInjectItemsResult,
+        doc="Append raw items to the model's history.",
+    ),
+    Method(
+        "thread/compact/start",
+        threads.ThreadCompactStartParams,
+        threads.ThreadCompactStartResult,
+        doc="Let the model summarise the history.",
+    ),
+    Method(
+        "thread/revert",
+        threads.ThreadRevertParams,
+        threads.ThreadRevertResult,
+        doc="Drop a turn and all later ones.",
+    ),
+    Method(
+        "thread/compact",
+        threads.ThreadCompactParams,
+        threads.ThreadCompactResult,
+        ours=True,
+        doc="Addition: put a given summary in place of the older history.",
+    ),
+    Method(
+        "thread/rollback",
+        threads.ThreadRollbackParams,
+        threads.ThreadRollbackResult,
+        ours=True,
+        doc="Addition: drop the newest turns, by number.",
+    ),
+    Method(
+        "thread/rollback/undo",
+        threads.ThreadRollbackUndoParams,
+        threads.ThreadRollbackUndoResult,
+        ours=True,
+        doc="Addition: bring back what the newest rollback dropped.",
+    ),
+    Method(
+        "thread/metadata/update",
+        threads.ThreadMetadataUpdateParams,
+        threads.ThreadMetadataUpdateResult,
+        doc="Change git facts or the project.",
+    ),
+    Method(
+        "thread/readState/update",
+        threads.ThreadReadStateUpdateParams,
+        threads.ThreadReadStateUpdateResult,
+        doc="Mark a thread as read or unread.",
+    ),
+    Method(
+        "thread/goal/get",
+        threads.ThreadGoalGetParams,
+        threads.ThreadGoalGetResult,
+        doc="Tell that a thread has no goal.",
+    ),
+    Method(
+        "thread/settings/update",
+        threads.ThreadSettingsUpdateParams,
+        threads.ThreadSettingsUpdateResult,
+        doc="Change settings for the turns to come.",
+    ),
+    Method(
+        "thread/backgroundTerminals/list",
+        threads.ThreadBackgroundTerminalsListParams,
+        threads.ThreadBackgroundTerminalsListResult,
+        doc="List no terminals.",
+    ),
+)
+
+_TURNS = (
+    Method("turn/start", turn_methods.TurnStartParams, turn_methods.TurnStartResult, doc="Run a turn, or join one."),
+    Method(
+        "turn/steer", turn_methods.TurnSteerParams, turn_methods.TurnSteerResult, doc="Add input to a running turn."
+    ),
+    Method(
+        "turn/interrupt", turn_methods.TurnInterruptParams, turn_methods.TurnInterruptResult, doc="Stop a running turn."
+    ),
+)
+
+EMPTY_LISTS = (
+    "hooks/list",
+    "skills/list",
+    "collaborationMode/list",
+    "app/list",
+    "mcpServerStatus/list",
+    "experimentalFeature/list",
+    "permissionProfile/list",
+    "project/list",
+    "threadSection/list",
+    "thread/queue/list",
+)
+"""Lists of things that this server does not have; the answer is an empty page."""
+
+_EMPTY = tuple(
+    Method(
+        name,
+        startup.AnyParams,
+        startup.EmptyListResult,
+        experimental=name == "collaborationMode/list",
+        doc="List nothing.",
+    )
+    for name in EMPTY_LISTS
+)
+
+METHODS: Mapping[str, Method] = {method.name: method for method in (*_STARTUP, *_THREADS, *_CHANGES, *_TURNS, *_EMPTY)}
+"""Every method by name."""
+
+EXPERIMENTAL_FIELDS: Mapping[str, frozenset[str]] = {
+    "thread/start": frozenset({"dynamicTools", "historyMode", "environments", "permissions"}),
+    "thread/resume": frozenset({"initialTurnsPage", "history", "path", "permissions"}),
+    "thread/fork": frozenset({"path", "permissions"}),
+}
+"""Fields that are refused without the experimental capability, unless null (`wire` §2).
+
+Only those that the reference is known to refuse or that its documentation marks; refusing more would break clients.
+"""
+
+
+def experimental_field(method: str, params: Mapping[str, object]) -> str | None:
+    """The first member of `params` that needs the experimental capability, None where there is none."""
+    gated = EXPERIMENTAL_FIELDS.get(method, frozenset())
+    return next((name for name, value in params.items() if value is not None and name in gated), None)

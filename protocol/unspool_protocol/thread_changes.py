@@ -1,0 +1,212 @@
+"""Methods that name, file away, compact, revert or extend an existing thread (`wire` §6), and our additions to them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictInt
+
+from unspool_protocol.base import Flag, Limit, WireModel
+from unspool_protocol.thread_object import ReadState, Thread, ThreadOverrides
+
+
+class Empty(WireModel):
+    """The answer `{}`."""
+
+
+class ThreadIdParams(WireModel):
+    """Parameters that only name a thread."""
+
+    thread_id: str
+
+
+class ThreadResult(WireModel):
+    """An answer that only holds the thread."""
+
+    thread: Thread
+
+
+class ThreadNameSetParams(ThreadIdParams):
+    """`thread/name/set`; a blank name is refused."""
+
+    name: str
+
+
+class ThreadNameSetResult(Empty):
+    """The name is recorded."""
+
+
+class ThreadArchiveParams(ThreadIdParams):
+    """`thread/archive`."""
+
+
+class ThreadArchiveResult(Empty):
+    """The thread's files are in the archive."""
+
+
+class ThreadUnarchiveParams(ThreadIdParams):
+    """`thread/unarchive`."""
+
+
+class ThreadUnarchiveResult(ThreadResult):
+    """The thread is back among the others, not loaded."""
+
+
+class ThreadDeleteParams(ThreadIdParams):
+    """`thread/delete`."""
+
+
+class ThreadDeleteResult(Empty):
+    """The thread's files are gone."""
+
+
+class ThreadUnsubscribeParams(ThreadIdParams):
+    """`thread/unsubscribe`."""
+
+
+class ThreadUnsubscribeResult(WireModel):
+    """What the connection's subscription was."""
+
+    status: Literal["unsubscribed", "notSubscribed", "notLoaded"]
+
+
+class ThreadInjectItemsParams(ThreadIdParams):
+    """`thread/inject_items`: raw items for the model's history. Their shape is checked by the handler, item by item."""
+
+    items: tuple[Any, ...]
+
+
+class ThreadInjectItemsResult(Empty):
+    """The items are recorded."""
+
+
+class ThreadCompactStartParams(ThreadIdParams):
+    """`thread/compact/start`; a running turn is interrupted first."""
+
+
+class ThreadCompactStartResult(Empty):
+    """Accepted; a turn of its own follows."""
+
+
+class ThreadRevertParams(ThreadIdParams):
+    """`thread/revert`: drop this turn and all later ones."""
+
+    before_turn_id: str
+
+
+class ThreadRevertResult(ThreadResult):
+    """The thread without turns, and the cursors of its new end."""
+
+    turns_backwards_cursor: str | None = None
+    items_backwards_cursor: str | None = None
+
+
+class ThreadCompactParams(ThreadIdParams):
+    """Addition `thread/compact`: put a caller's summary in place of the older history (04 §3.4).
+
+    Attributes:
+        summary: The text that stands for what is dropped.
+        keep_last: How many of the newest boundaries stay, with all that follows them.
+        interrupt: Interrupt a running turn first; without it a busy thread is refused.
+    """
+
+    summary: str
+    keep_last: Annotated[StrictInt, Field(ge=0)] = 0
+    interrupt: Flag = False
+
+
+class ThreadCompactResult(ThreadResult):
+    """Addition: the thread after the compaction."""
+
+
+class ThreadRollbackParams(ThreadIdParams):
+    """Addition `thread/rollback` (older versions of the reference have it): drop the newest turns.
+
+    Attributes:
+        num_turns: How many visible turns with a boundary go (DESIGN §5).
+        interrupt: Interrupt a running turn first; without it a busy thread is refused.
+    """
+
+    num_turns: Annotated[StrictInt, Field(ge=1)]
+    interrupt: Flag = False
+
+
+class ThreadRollbackResult(ThreadResult):
+    """Addition: the thread with the turns that are left."""
+
+
+class ThreadRollbackUndoParams(ThreadIdParams):
+    """Addition `thread/rollback/undo`: bring back what the newest rollback dropped."""
+
+    interrupt: Flag = False
+
+
+class ThreadRollbackUndoResult(ThreadResult):
+    """Addition: the thread with its turns back."""
+
+
+class GitInfoUpdate(WireModel):
+    """Git facts to replace; absent members stay, null ones are cleared."""
+
+    sha: str | None = None
+    branch: str | None = None
+    origin_url: str | None = None
+
+
+class ThreadMetadataUpdateParams(ThreadIdParams):
+    """`thread/metadata/update`."""
+
+    git_info: GitInfoUpdate | None = None
+    project_id: str | None = None
+
+
+class ThreadMetadataUpdateResult(ThreadResult):
+    """The thread with its new metadata."""
+
+
+class ThreadReadStateUpdateParams(ThreadIdParams):
+    """`thread/readState/update`; `operation` is `{"type": "read"}` and the like."""
+
+    operation: Mapping[str, Any]
+    expected_revision: str | None
+
+
+class ThreadReadStateUpdateResult(WireModel):
+    """The new read state."""
+
+    read_state: ReadState
+
+
+class ThreadGoalGetParams(ThreadIdParams):
+    """`thread/goal/get`."""
+
+
+class ThreadGoalGetResult(WireModel):
+    """Goals are not kept here: always null."""
+
+    goal: Mapping[str, Any] | None = None
+
+
+class ThreadSettingsUpdateParams(ThreadOverrides):
+    """`thread/settings/update`: settings for the turns to come."""
+
+    thread_id: str
+    effort: str | None = None
+    summary: str | None = None
+
+
+class ThreadSettingsUpdateResult(Empty):
+    """The settings are in force."""
+
+
+class ThreadBackgroundTerminalsListParams(ThreadIdParams):
+    """`thread/backgroundTerminals/list`."""
+
+    cursor: str | None = None
+    limit: Limit | None = None
+
+
+class ThreadBackgroundTerminalsListResult(WireModel):
+    """Commands run on the client's side here: the list is empty."""
+
+    data: tuple[Any, ...] = ()
+    next_cursor: str | None = None

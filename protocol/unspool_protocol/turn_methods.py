@@ -1,0 +1,67 @@
+"""`turn/start`, `turn/steer` and `turn/interrupt` (`wire` §4, §6)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Discriminator
+
+from unspool_protocol.base import WireModel
+from unspool_protocol.items import ImageInput, LocalImageInput, TextInput
+from unspool_protocol.settings import ApprovalPolicy, ApprovalsReviewer, CollaborationMode, SandboxPolicy
+from unspool_protocol.turns import Turn
+
+TurnInput = Annotated[TextInput | ImageInput | LocalImageInput, Discriminator("type")]
+"""A piece of input that a turn accepts; unlike `items.UserInput` it refuses types that nobody here could act on."""
+
+
+class TurnStartParams(WireModel):
+    """`turn/start`: overrides stay in force for later turns. While a turn runs, the input joins it (`wire` §6)."""
+
+    thread_id: str
+    input: tuple[TurnInput, ...]
+    model: str | None = None
+    effort: str | None = None
+    summary: str | None = None
+    cwd: str | None = None
+    runtime_workspace_roots: tuple[str, ...] | None = None
+    approval_policy: ApprovalPolicy | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox_policy: SandboxPolicy | None = None
+    permissions: Any = None
+    output_schema: Mapping[str, Any] | None = None
+    personality: str | None = None
+    service_tier: str | None = None
+    client_user_message_id: str | None = None
+    collaboration_mode: CollaborationMode | None = None
+
+
+class TurnStartResult(WireModel):
+    """The turn as it begins, without items, or the running one that the input joined."""
+
+    turn: Turn
+
+
+class TurnSteerParams(WireModel):
+    """`turn/steer`: input for the running turn, refused unless that is the expected one."""
+
+    thread_id: str
+    expected_turn_id: str
+    input: tuple[TurnInput, ...]
+    client_user_message_id: str | None = None
+
+
+class TurnSteerResult(WireModel):
+    """The turn that was steered."""
+
+    turn_id: str
+
+
+class TurnInterruptParams(WireModel):
+    """`turn/interrupt`."""
+
+    thread_id: str
+    turn_id: str
+
+
+class TurnInterruptResult(WireModel):
+    """Accepted; status idle and `turn/completed` follow."""

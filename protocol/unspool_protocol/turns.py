@@ -1,0 +1,140 @@
+"""Turns as clients see them, and the notifications about turns and items (`wire` §4, §5).
+
+Times of turns are seconds since the epoch, durations milliseconds; times of items are milliseconds since the epoch.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from unspool_protocol.base import OpenWireModel, WireModel
+from unspool_protocol.items import ThreadItem
+
+
+class TurnStatus(StrEnum):
+    """Where a turn stands. A stored turn without an end is `INTERRUPTED` unless it runs in this process (05 §1)."""
+
+    IN_PROGRESS = "inProgress"
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class ItemsView(StrEnum):
+    """How much of a turn's items it carries: none, first user message and last answer, or all."""
+
+    NOT_LOADED = "notLoaded"
+    SUMMARY = "summary"
+    FULL = "full"
+
+
+class TurnError(OpenWireModel):
+    """Why a turn failed; `codex_error_info` is a word or an object with one key."""
+
+    message: str
+    codex_error_info: str | Mapping[str, Any] | None = None
+    additional_details: str | None = None
+
+
+class Turn(WireModel):
+    """One turn of a thread.
+
+    Attributes:
+        durability: Ours: `accepted` when the end of the turn could not be written yet; left out otherwise.
+    """
+
+    id: str
+    root_turn_id: str | None = None
+    items: tuple[ThreadItem, ...] = ()
+    items_view: ItemsView = ItemsView.FULL
+    status: TurnStatus = TurnStatus.IN_PROGRESS
+    error: TurnError | None = None
+    started_at: int | None = None
+    completed_at: int | None = None
+    duration_ms: int | None = None
+    durability: Literal["accepted"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_durability(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shape: dict[str, Any] = handler(self)
+        if shape.get("durability", "") is None:
+            del shape["durability"]
+        return shape
+
+
+class TurnParams(WireModel):
+    """`turn/started` and `turn/completed`."""
+
+    thread_id: str
+    turn: Turn
+
+
+class ItemStartedParams(WireModel):
+    """`item/started`."""
+
+    item: ThreadItem
+    thread_id: str
+    turn_id: str
+    started_at_ms: int
+
+
+class ItemCompletedParams(WireModel):
+    """`item/completed`."""
+
+    item: ThreadItem
+    thread_id: str
+    turn_id: str
+    completed_at_ms: int
+
+
+class ErrorParams(WireModel):
+    """`error`: a failure of a turn's model call; with `will_retry` the turn goes on."""
+
+    error: TurnError
+    will_retry: bool = False
+    thread_id: str
+    turn_id: str
+
+
+class TokenUsage(WireModel):
+    """Tokens of one response or of a whole thread."""
+
+    total_tokens: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_output_tokens: int = 0
+
+
+class ThreadTokenUsage(WireModel):
+    """`total` over the thread, `last` of the newest response; the window in tokens."""
+
+    total: TokenUsage
+    last: TokenUsage
+    model_context_window: int | None = None
+
+
+class TokenUsageParams(WireModel):
+    """`thread/tokenUsage/updated`."""
+
+    thread_id: str
+    turn_id: str
+    token_usage: ThreadTokenUsage
+
+
+class ThreadNameParams(WireModel):
+    """`thread/name/updated`."""
+
+    thread_id: str
+    thread_name: str | None = None
+
+
+class ThreadRevertedParams(WireModel):
+    """`thread/reverted`; `reason` and `turn_ids` (the turns that went) are ours."""
+
+    thread_id: str
+    reason: str | None = None
+    turn_ids: tuple[str, ...] = ()

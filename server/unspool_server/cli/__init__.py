@@ -1,0 +1,1 @@
+"""Room `cli` of the server (see docs/architecture.md)."""

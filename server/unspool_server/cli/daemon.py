@@ -1,0 +1,221 @@
+"""The composition root: configuration, stores, sessions, events and transports put together, started and ended.
+
+The only place that knows all rooms. Heavy libraries are imported with the first request or listener, never before the
+handshake (DESIGN §8).
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from unspool_protocol.cursors import EventCursor
+
+from unspool_server.cli.options import ServerOptions
+from unspool_server.config import Config, ConfigError
+from unspool_server.config_file import load_config, resolve_home
+from unspool_server.connection import Shared
+from unspool_server.events.hub import Hub
+from unspool_server.events.replay import LogReplay
+from unspool_server.events.subscription import LoggedEvent
+from unspool_server.handlers.context import Handler
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.summary import summarise
+from unspool_server.model.registry import Providers
+from unspool_server.rpc import Dispatcher
+from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.registry import Sessions
+from unspool_server.store import LocalStore, MemoryStore, StoreCatalogue
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+
+logger = logging.getLogger("unspool")
+
+
+class _ReplayByThread:
+    """Replays a thread's events from the store that holds its log."""
+
+    def __init__(self, hub: Hub, sessions: Sessions) -> None:
+        self._sessions = sessions
+        env = sessions.env
+        self._lasting = LogReplay(env.store, ClientView, encoder=hub.encoder)
+        self._ephemeral = LogReplay(env.ephemeral, ClientView, encoder=hub.encoder)
+
+    def _of(self, thread_id: str) -> LogReplay:
+        session = self._sessions.get(thread_id)
+        return self._ephemeral if session is not None and session.facts.ephemeral else self._lasting
+
+    async def check_cursor(self, thread_id: str, cursor: EventCursor) -> None:
+        """See `LogReplay.check_cursor`."""
+        await self._of(thread_id).check_cursor(thread_id, cursor)
+
+    def events_after(
+        self, thread_id: str, after: EventCursor | None, *, whole_since: str | None = None
+    ) -> AsyncGenerator[LoggedEvent, None]:
+        """See `LogReplay.events_after`."""
+        return self._of(thread_id).events_after(thread_id, after, whole_since=whole_since)
+
+
+def _table() -> Mapping[str, Handler]:
+    from unspool_server.handlers.table import build
+
+    return build()
+
+
+@asynccontextmanager
+async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
+    """Everything that connections share, ready to serve; afterwards sessions drain, then the stores close."""
+    from unspool_server.handlers.services import Services
+
+    store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
+    catalogue = StoreCatalogue.local(store, summarise, home)
+    hub = Hub()
+    env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub)
+    sessions = Sessions(env)
+    hub.replay = _ReplayByThread(hub, sessions)
+    hub.on_unsubscribed = sessions.watch_idle
+    try:
+        yield Shared(Dispatcher(_table), hub, home, Services(sessions, hub, env))
+    finally:
+        await sessions.close()
+        await hub.close()
+        await catalogue.close()
+        await env.providers.close()
+        await store.close()
+        await ephemeral.close()
+
+
+@asynccontextmanager
+async def local_daemon(options: ServerOptions) -> AsyncIterator[Shared]:
+    """A daemon inside this process, for commands that need no running server."""
+    config, home = configured(options)
+    async with daemon(config, home) as shared:
+        yield shared
+
+
+def configured(options: ServerOptions) -> tuple[Config, Path]:
+    """The configuration and home that the options amount to; warnings go to the log. Raises ConfigError."""
+    home = resolve_home(options.home)
+    config, warnings = load_config(
+        home, file=options.config_file, overrides=options.overrides, strict=options.strict_config
+    )
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return config, home
+
+
+def run(options: ServerOptions) -> int:
+    """Serve until the input ends or a signal asks to stop.
+
+    Returns:
+        The exit status: 0 after an orderly end, 1 when it could not start.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    streams = None
+    if options.listen.kind == "stdio":
+        from unspool_server.transport.stdio import claim_standard_streams
+
+        streams = claim_standard_streams()
+    try:
+        config, home = configured(options)
+    except ConfigError as error:
+        sys.stderr.write(f"Error loading config.toml: {error.message}\n")
+        return EXIT_FAILED
+    try:
+        import uvloop
+
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    except ImportError:
+        runner = asyncio.Runner()
+    with runner:
+        return runner.run(_serve(options, config, home, streams))
+
+
+async def _serve(options: ServerOptions, config: Config, home: Path, streams: tuple[int, int] | None) -> int:
+    stop = _stop_signal()
+    async with daemon(config, home) as shared:
+        match options.listen.kind:
+            case "stdio":
+                assert streams is not None
+                await _serve_stdio(shared, streams, stop)
+            case "ws":
+                return await _serve_websocket(options, shared, stop)
+            case "unix":
+                await _serve_unix(options, shared, home, stop)
+            case "off":
+                await stop.wait()
+    return EXIT_OK
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second one ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    return stop
+
+
+async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.Event) -> None:
+    from unspool_server.transport.stdio import serve_stdio
+
+    serving = asyncio.create_task(serve_stdio(shared, *streams), name="stdio")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    for task in (serving, stopping):
+        task.cancel()
+    results = await asyncio.gather(serving, stopping, return_exceptions=True)
+    if isinstance(results[0], Exception):
+        raise results[0]
+
+
+async def _serve_websocket(options: ServerOptions, shared: Shared, stop: asyncio.Event) -> int:
+    from unspool_server.transport.websocket import ListenRefused, listen_tcp
+
+    if options.auth is not None:
+        sys.stderr.write("Error: --ws-auth is not supported by this version\n")
+        return EXIT_FAILED
+    try:
+        listener = listen_tcp(shared, options.listen.host, options.listen.port)
+    except (ListenRefused, OSError) as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return EXIT_FAILED
+    async with listener:
+        host, port = listener.address
+        shown = f"[{host}]" if ":" in host else host
+        _banner(shown, port, friendly=options.banner)
+        await stop.wait()
+    return EXIT_OK
+
+
+def _banner(host: str, port: int, *, friendly: bool) -> None:
+    lines = [
+        f"  listening on: ws://{host}:{port}",
+        f"  readyz: http://{host}:{port}/readyz",
+        f"  healthz: http://{host}:{port}/healthz",
+    ]
+    head = (
+        "Unspool is ready. Connect a client to the address below; Ctrl-C ends it." if friendly else "unspool app-server"
+    )
+    sys.stderr.write("\n".join([head, *lines]) + "\n")
+    sys.stderr.flush()
+
+
+async def _serve_unix(options: ServerOptions, shared: Shared, home: Path, stop: asyncio.Event) -> None:
+    from unspool_server.transport.unix import UnixListener
+
+    path = options.listen.path or home / "app-server.sock"
+    async with UnixListener(shared, path):
+        sys.stderr.write(f"unspool app-server\n  listening on: unix://{path}\n")
+        sys.stderr.flush()
+        await stop.wait()

@@ -1,0 +1,166 @@
+"""The configuration as values: what can be set, its defaults and its types. Reading it is `config_file`'s task.
+
+Names are those of Codex' `config.toml`, so that one file serves both (DESIGN §5). Importing this stays cheap: no
+settings library, no model library.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from unspool_server.errors import UnspoolError
+
+OFFLINE = "offline"
+OFFLINE_MODEL = "offline-echo"
+FALLBACK_MODEL = "gpt-5.2"
+"""Asked for when a real service is configured without a model; the loader warns."""
+
+UNKNOWN_MODEL_WINDOW = 272_000
+"""Tokens; the window of a model nobody described (07 §6.3)."""
+
+WireApi = Literal["responses", "chat", "offline"]
+ApprovalPolicy = Literal["untrusted", "on-failure", "on-request", "never"]
+SandboxMode = Literal["read-only", "workspace-write", "danger-full-access"]
+
+
+class ConfigError(UnspoolError):
+    """The configuration cannot be used; `key` is the dotted key at fault, empty when the file itself is."""
+
+    def __init__(self, message: str, *, key: str = "") -> None:
+        super().__init__(message)
+        self.message, self.key = message, key
+
+
+class ConfigModel(BaseModel):
+    """A table of the configuration. Unknown keys are dropped here; the loader reports them first."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ProviderConfig(ConfigModel):
+    """One `[model_providers.NAME]` table. Tokens and headers are left out of dumps, so that no client reads them.
+
+    Attributes:
+        name: Display name; `OpenAI` exactly means a service that compacts by itself (07 §6.1).
+        env_key: Environment variable with the API key; None for services that want none.
+        request_max_retries: How often a refused connection or a 5xx answer is asked again.
+        stream_max_retries: How often a stream that broke before its first event is opened again.
+        stream_idle_timeout_ms: Longest silence of a stream, in milliseconds.
+        script: `offline` only: JSON file with replies.
+        pace_s: `offline` only: seconds between two text deltas.
+    """
+
+    name: str = ""
+    base_url: str | None = None
+    wire_api: WireApi = "responses"
+    env_key: str | None = None
+    env_key_instructions: str | None = None
+    experimental_bearer_token: str | None = Field(default=None, repr=False, exclude=True)
+    query_params: Mapping[str, str] = Field(default_factory=dict)
+    http_headers: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+    env_http_headers: Mapping[str, str] = Field(default_factory=dict)
+    request_max_retries: int = Field(default=4, ge=0, le=100)
+    stream_max_retries: int = Field(default=5, ge=0, le=100)
+    stream_idle_timeout_ms: int = Field(default=300_000, gt=0)
+    script: str | None = None
+    pace_s: float = Field(default=0.0, ge=0.0)
+
+
+class WorkspaceWrite(ConfigModel):
+    """`[sandbox_workspace_write]`."""
+
+    writable_roots: tuple[str, ...] = ()
+    network_access: bool = False
+    exclude_tmpdir_env_var: bool = False
+    exclude_slash_tmp: bool = False
+
+
+class HistoryOptions(ConfigModel):
+    """`[history]`; Codex' two keys, then ours.
+
+    Attributes:
+        mode: How new threads are logged (`historyMode` of thread/start when the client does not say).
+        durability: What an answer to a lifecycle method promises: `written` survives the process, `synced` the machine.
+        retained_events: How many encoded events of a live thread stay in memory; older ones come from the log.
+    """
+
+    persistence: Literal["save-all", "none"] = "save-all"
+    max_bytes: int | None = Field(default=None, ge=0)
+    mode: Literal["paginated", "legacy"] = "paginated"
+    durability: Literal["written", "synced"] = "written"
+    retained_events: int = Field(default=4096, ge=16)
+
+
+BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
+    OFFLINE: ProviderConfig(name="Offline", wire_api="offline"),
+    "openai": ProviderConfig(name="OpenAI", base_url="https://api.openai.com/v1", env_key="OPENAI_API_KEY"),
+}
+"""Usable without a table of their own; a table of the same name replaces them."""
+
+
+class Config(ConfigModel):
+    """Everything that can be set for the daemon and its threads; thread/start may override parts of it.
+
+    Attributes:
+        model_context_window: Tokens; None means 272 000 (07 §6.3).
+        model_auto_compact_token_limit: Tokens; the limit in force is the smaller of this and 90 % of the window.
+        model_post_turn_compact_threshold_percent: Compact after a turn that used this share of the window.
+        thread_unload_delay_secs: Seconds from a thread's last subscriber to its unloading.
+        features: Kept for `config/read`, without effect.
+    """
+
+    model: str = OFFLINE_MODEL
+    model_provider: str = OFFLINE
+    model_providers: Mapping[str, ProviderConfig] = Field(default_factory=dict)
+    model_context_window: int | None = Field(default=None, gt=0)
+    model_auto_compact_token_limit: int | None = Field(default=None, gt=0)
+    model_post_turn_compact_threshold_percent: int | None = Field(default=None, ge=1, le=100)
+    model_reasoning_effort: str | None = None
+    model_reasoning_summary: str | None = None
+    approval_policy: ApprovalPolicy | Mapping[str, Any] = "on-request"
+    approvals_reviewer: Literal["user", "auto_review"] = "user"
+    sandbox_mode: SandboxMode = "read-only"
+    sandbox_workspace_write: WorkspaceWrite = WorkspaceWrite()
+    instructions: str | None = None
+    model_instructions_file: str | None = None
+    developer_instructions: str | None = None
+    compact_prompt: str | None = None
+    personality: str | None = None
+    service_tier: str | None = None
+    include_permissions_instructions: bool = True
+    include_collaboration_mode_instructions: bool = True
+    include_environment_context: bool = True
+    include_environment_context_time: bool = True
+    include_apps_instructions: bool = True
+    project_doc_max_bytes: int = Field(default=32_768, ge=0)
+    project_doc_fallback_filenames: tuple[str, ...] = ()
+    project_root_markers: tuple[str, ...] = (".git",)
+    tool_output_token_limit: int | None = Field(default=None, gt=0)
+    thread_unload_delay_secs: float = Field(default=60.0, ge=0.0)
+    history: HistoryOptions = HistoryOptions()
+    features: Mapping[str, Any] = Field(default_factory=dict)
+
+    def provider(self, name: str | None = None) -> ProviderConfig:
+        """The table of a provider, by default of the configured one.
+
+        Raises:
+            ConfigError: No such provider; the message is the reference's (`wire` §6, thread/start).
+        """
+        wanted = self.model_provider if name is None else name
+        found = self.model_providers.get(wanted) or BUILT_IN_PROVIDERS.get(wanted)
+        if found is None:
+            raise ConfigError(f"Model provider `{wanted}` not found", key="model_provider")
+        return found
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of the model's window, the common one where nothing is configured (07 §6.3)."""
+        return self.model_context_window or UNKNOWN_MODEL_WINDOW
+
+    @property
+    def auto_compact_limit(self) -> int:
+        """Tokens from which on a thread is compacted by itself (07 §6.3)."""
+        share = self.context_window * 9 // 10
+        limit = self.model_auto_compact_token_limit
+        return share if limit is None else min(limit, share)

@@ -1,0 +1,304 @@
+"""One client: handshake, dialect, requests in flight, answers owed, outbox (`wire` §2, §3).
+
+Rules that hold whatever the transport:
+
+- Every request gets exactly one answer, and so does every message that is none: the error's id is null where no id
+  could be read. Notifications and answers are never answered.
+- `initialize` is answered here, at once; nothing heavy is imported for it (DESIGN §8).
+- Requests start in the order of their arrival, each in a task of its own that `close` ends and awaits.
+- Too many requests in flight: the next one is refused at once. Too much unsent: `ready` holds the reader back, so that
+  nothing has to be dropped.
+
+Bytes and frames belong to `transport/`, methods to `handlers/`.
+"""
+
+import asyncio
+import itertools
+import logging
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from unspool_protocol.startup import ClientCapabilities, InitializeParams, InitializeResult
+
+from unspool_server import __version__
+from unspool_server.envelope import (
+    Answer,
+    Malformed,
+    MessageId,
+    Notification,
+    Request,
+    encode,
+    error_message,
+    parse,
+    result_message,
+)
+from unspool_server.errors import AlreadyInitialized, LocalProtocolError, NotInitialized, Overloaded, RequestError
+from unspool_server.events.outbox import Outbox
+from unspool_server.handlers.context import Peer, RequestContext
+from unspool_server.params import validate
+from unspool_server.rpc import Dispatcher, refuse
+
+_log = logging.getLogger("unspool.connection")
+
+CODEX_VERSION = "0.171.0"
+"""The protocol version that clients read out of `userAgent`; they refuse older ones (`wire` §3)."""
+
+MAX_IN_FLIGHT = 128
+"""Requests of one connection that run at once; the reference refuses from about the 145th on (`wire` §2)."""
+
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
+"""Answers and events that may wait for one client before its requests are no longer read. Large enough for clients
+that write some ten thousand requests before they read the first answer."""
+
+
+class Stage(Enum):
+    """Where a connection stands in its life."""
+
+    NEW = auto()
+    READY = auto()
+    """`initialize` was answered."""
+    ENDING = auto()
+    """The client will send nothing more; answers owed are still given."""
+    CLOSED = auto()
+
+
+class Move(Enum):
+    """What takes a connection from one stage to the next."""
+
+    INITIALIZE = auto()
+    END_INPUT = auto()
+    CLOSE = auto()
+
+
+_MOVES: Mapping[tuple[Stage, Move], Stage] = {
+    (Stage.NEW, Move.INITIALIZE): Stage.READY,
+    (Stage.NEW, Move.END_INPUT): Stage.ENDING,
+    (Stage.READY, Move.END_INPUT): Stage.ENDING,
+    (Stage.NEW, Move.CLOSE): Stage.CLOSED,
+    (Stage.READY, Move.CLOSE): Stage.CLOSED,
+    (Stage.ENDING, Move.CLOSE): Stage.CLOSED,
+}
+
+
+def next_stage(stage: Stage, move: Move) -> Stage:
+    """The stage after a move. Raises LocalProtocolError for an illegal one."""
+    try:
+        return _MOVES[stage, move]
+    except KeyError:
+        raise LocalProtocolError(f"{move.name} is not possible in stage {stage.name}") from None
+
+
+class Hub(Protocol):
+    """What connections ask of the event fan-out (`events.hub`)."""
+
+    def register(self, peer: Peer) -> None:
+        """A connection was initialised: it gets broadcasts from now on."""
+
+    def drop(self, peer: Peer) -> None:
+        """A connection is gone: its subscriptions end. Also called for one that was never registered."""
+
+    def answer(self, peer: Peer, request_id: MessageId, message: Mapping[str, Any]) -> bool:
+        """A client answered a server request; False when it answers none that is pending for it (`wire` §6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a process have in common.
+
+    Attributes:
+        services: Handed to handlers untouched.
+        home: Reported as `codexHome`.
+    """
+
+    dispatcher: Dispatcher
+    hub: Hub
+    home: Path
+    services: Any = None
+    max_in_flight: int = MAX_IN_FLIGHT
+    max_unsent_bytes: int = MAX_UNSENT_BYTES
+    new_outbox: Callable[[], Outbox] = Outbox
+    ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+
+class Connection:
+    """One client of the server, as a `Peer` for handlers and events. Lives on one event loop.
+
+    A transport calls `receive` for each message after awaiting `ready`, sends what `take` gives, and ends with
+    `end_input` (optional) and `close`.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self.id = next(shared.ids)
+        self.outbox = shared.new_outbox()
+        self.opted_out: frozenset[str] = frozenset()
+        self.experimental = False
+        self.client_name = ""
+        self.client_version = ""
+        self.slow_client: Literal["coalesce", "disconnect"] = "coalesce"
+        self._shared = shared
+        self._stage = Stage.NEW
+        self._greeted = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._drained = asyncio.Event()
+
+    @property
+    def stage(self) -> Stage:
+        """Where the connection stands."""
+        return self._stage
+
+    @property
+    def initialized(self) -> bool:
+        """Whether `initialize` was answered and the connection still stands."""
+        return self._greeted and self._stage is not Stage.CLOSED
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are owed an answer."""
+        return len(self._tasks)
+
+    def receive(self, message: bytes | str) -> None:
+        """Take one message. Never raises for anything that a client can send; the answer goes to the outbox."""
+        if self._stage is Stage.CLOSED:
+            return
+        match parse(message):
+            case Request(method="initialize") as request:
+                self._initialize(request)
+            case Request() as request:
+                self._start(request)
+            case Answer(id=request_id, message=body):
+                if request_id is not None and self.initialized:
+                    self._shared.hub.answer(self, request_id, body)
+            case Malformed() as bad:
+                self.reject(RequestError(bad.message, data={"reason": bad.reason}, code=bad.code), bad.id)
+            case Notification():
+                pass  # `initialized` changes nothing: requests are served before it, as by the reference (`wire` §3)
+
+    def reject(self, error: RequestError, request_id: MessageId | None = None) -> None:
+        """Answer something that is no request (a frame too long, not text, not JSON)."""
+        self._put(encode(error_message(request_id, error.code, error.message, error.data)))
+
+    async def ready(self) -> None:
+        """Wait until one more message may be read: not more than `max_unsent_bytes` wait to be sent.
+
+        While many requests are running they get a chance to finish first. Returns at once on a closed connection.
+        """
+        if len(self._tasks) * 2 > self._shared.max_in_flight:
+            await asyncio.sleep(0)
+        while self._stage is not Stage.CLOSED and self.outbox.waiting_bytes > self._shared.max_unsent_bytes:
+            self._drained.clear()
+            await self._drained.wait()
+
+    async def take(self) -> list[bytes]:
+        """Wait for messages to be sent and take them all; an empty list means that none will follow."""
+        batch = await self.outbox.get()
+        self._drained.set()
+        return batch
+
+    async def end_input(self, timeout_s: float) -> None:
+        """The client sends nothing more: finish what it asked for, then let the outbox run dry.
+
+        Requests that are not done in time are cancelled; their answers say so.
+        """
+        self._stage = next_stage(self._stage, Move.END_INPUT)
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=timeout_s)
+        await self._cancel_tasks()
+        self.outbox.close()
+
+    async def close(self) -> None:
+        """End the connection: subscriptions, running requests, outbox. May be called again."""
+        if self._stage is not Stage.CLOSED:
+            self._stage = next_stage(self._stage, Move.CLOSE)
+            self._shared.hub.drop(self)
+        await self._cancel_tasks()
+        self.outbox.close()
+        self._drained.set()
+
+    def _initialize(self, request: Request) -> None:
+        try:
+            if self._stage is not Stage.NEW:
+                raise AlreadyInitialized
+            self.outbox.jsonrpc = request.jsonrpc
+            params = validate(InitializeParams, request.params)
+        except RequestError as error:
+            self._put(refuse(request, error))
+            return
+        capabilities = params.capabilities or ClientCapabilities()
+        self.client_name, self.client_version = params.client_info.name, params.client_info.version
+        self.experimental = capabilities.experimental_api
+        self.opted_out = frozenset(capabilities.opt_out_notification_methods or ())
+        self.slow_client = capabilities.slow_client or "coalesce"
+        self._stage = next_stage(self._stage, Move.INITIALIZE)
+        self._greeted = True
+        self._put(encode(result_message(request.id, self._greeting())))
+        self._shared.hub.register(self)
+
+    def _greeting(self) -> Mapping[str, Any]:
+        result = InitializeResult(
+            user_agent=user_agent(self.client_name, self.client_version),
+            codex_home=str(self._shared.home),
+            platform_family="windows" if sys.platform == "win32" else "unix",
+            platform_os={"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform),
+        )
+        return result.model_dump(by_alias=True, mode="json")
+
+    def _start(self, request: Request) -> None:
+        """Begin a request, or refuse it at once: before the handshake and when too many are running."""
+        if self._stage is Stage.NEW:
+            self._put(refuse(request, NotInitialized()))
+        elif len(self._tasks) >= self._shared.max_in_flight:
+            self._put(refuse(request, Overloaded()))
+        else:
+            task = asyncio.get_running_loop().create_task(
+                self._serve(request), name=f"connection {self.id} {request.method}"
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, request: Request) -> None:
+        """Serve one request; the answer, then what was to follow it."""
+        followers: list[Callable[[], None]] = []
+        context = RequestContext(self, self._shared.services, followers.append)
+        try:
+            self._put(await self._shared.dispatcher.answer(request, context))
+        except asyncio.CancelledError:
+            cancelled = RequestError("request was cancelled", data={"reason": "cancelled"})
+            self._put(refuse(request, cancelled))
+            raise
+        finally:
+            for follow in followers:
+                _run_follower(follow)
+
+    def _put(self, body: bytes) -> None:
+        self.outbox.put(body)
+
+    async def _cancel_tasks(self) -> None:
+        while tasks := self._tasks - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            self._tasks -= tasks
+
+
+def user_agent(client_name: str, client_version: str) -> str:
+    """`NAME/0.171.0 (SYSTEM; MACHINE) unspool/VERSION (NAME; CLIENTVERSION)`.
+
+    Clients take what stands between the first slash and the next blank for the version (`wire` §3), so a slash in the
+    name gives way.
+    """
+    name = client_name.replace("/", "_")
+    system = f"{platform.system()} {platform.release()}; {platform.machine()}"
+    return f"{name}/{CODEX_VERSION} ({system}) unspool/{__version__} ({name}; {client_version})"
+
+
+def _run_follower(follow: Callable[[], None]) -> None:
+    """A follower's failure must not keep the others from running; the answer is out already."""
+    try:
+        follow()
+    except Exception:
+        _log.exception("a call after an answer failed")

@@ -1,0 +1,228 @@
+"""Every error the server raises on purpose.
+
+    UnspoolError
+    ├── RequestError(code, message, data)      the client's fault; safe to show
+    │   ├── InvalidParams · NotInitialized · AlreadyInitialized · UnknownMethod
+    │   ├── ThreadNotFound · NotMaterialised · ThreadBusy · TurnsOutOfRange · Unsupported · Overloaded
+    ├── StoreError                             disk or another writer
+    │   ├── LogConflict(expected, actual) · LogCorrupt(path, line) · LogMissing · WriterHeld(holder)
+    │   ├── WriteFailed(retryable) · StoreClosed · DependentThreads(thread_ids)
+    ├── PeerError / LocalProtocolError         a bad frame / an illegal move of ours
+    └── ModelError(message, info)              the model service
+        ├── ProviderUnavailable · ProviderRejected · StreamCut · ContextLengthExceeded
+
+Codes come from `unspool_protocol.errors`; `rpc.py` alone maps exceptions to wire errors.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unspool_protocol.errors import ErrorCode
+
+
+class UnspoolError(Exception):
+    """Root of all errors of this package."""
+
+
+class RequestError(UnspoolError):
+    """A request that cannot be served as asked. Nothing was changed; message and data are safe to show.
+
+    Args:
+        message: What clients see; the reference's text where clients parse it (`wire` §2, §6).
+        data: Machine-readable facts, always with a `reason`.
+    """
+
+    code: ErrorCode = ErrorCode.INVALID_REQUEST
+    reason: str = "invalidRequest"
+
+    def __init__(self, message: str, *, data: Mapping[str, Any] | None = None, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data: dict[str, Any] = {"reason": self.reason, **(data or {})}
+        if code is not None:
+            self.code = code
+
+
+class InvalidParams(RequestError):
+    """A parameter is missing, has the wrong type or a value out of range; `data.field` names it."""
+
+    reason = "invalidParams"
+
+
+class NotInitialized(RequestError):
+    """A request came before `initialize`."""
+
+    reason = "notInitialized"
+
+    def __init__(self) -> None:
+        super().__init__("Not initialized")
+
+
+class AlreadyInitialized(RequestError):
+    """`initialize` came twice on one connection."""
+
+    reason = "alreadyInitialized"
+
+    def __init__(self) -> None:
+        super().__init__("Already initialized")
+
+
+class UnknownMethod(RequestError):
+    """No such method; the reference answers -32600 with a list of variants (`wire` §2)."""
+
+    reason = "unknownMethod"
+
+
+class ThreadNotFound(RequestError):
+    """The thread does not exist, is not loaded, or is not visible to this caller; the three are told apart by text only."""
+
+    reason = "threadNotFound"
+
+
+class NotMaterialised(RequestError):
+    """The thread has no record yet, so it has nothing to list, fork or revert."""
+
+    reason = "notMaterialized"
+
+
+class ThreadBusy(RequestError):
+    """A turn is running and this operation wants an idle thread; `data.turnId` names the turn."""
+
+    reason = "activeTurn"
+
+    def __init__(self, message: str, turn_id: str) -> None:
+        super().__init__(message, data={"turnId": turn_id})
+        self.turn_id = turn_id
+
+
+class TurnsOutOfRange(RequestError):
+    """A number of turns that is no integer >= 1 or more than the thread has; nothing was changed."""
+
+    reason = "turnsOutOfRange"
+
+
+class Unsupported(RequestError):
+    """A known method that this thread cannot serve in its mode or state."""
+
+    reason = "unsupported"
+
+
+class Overloaded(RequestError):
+    """More requests in flight than the queue holds; the client may retry later."""
+
+    code = ErrorCode.OVERLOADED
+    reason = "overloaded"
+
+    def __init__(self) -> None:
+        super().__init__("Server overloaded; retry later.", data={"codexErrorInfo": "server_overloaded"})
+
+
+class StoreError(UnspoolError):
+    """The log could not be read or written. The message holds no path of this machine; attributes may."""
+
+
+class LogConflict(StoreError):
+    """An append expected another end of the log, or its writer has been replaced; nothing was written."""
+
+    def __init__(self, expected: int, actual: int) -> None:
+        super().__init__(f"log ends at ordinal {actual}, expected {expected}")
+        self.expected, self.actual = expected, actual
+
+
+class LogCorrupt(StoreError):
+    """A log that cannot be opened: `missing` says what it lacks (a header, a known history mode, a base)."""
+
+    def __init__(self, message: str, *, rollout_id: str = "", line: int | None = None) -> None:
+        super().__init__(message)
+        self.rollout_id, self.line = rollout_id, line
+
+
+class LogMissing(StoreError):
+    """No log with this id."""
+
+    def __init__(self, thread_id: str, *, archived: bool = False) -> None:
+        super().__init__(f"no rollout found for thread id {thread_id}")
+        self.thread_id, self.archived = thread_id, archived
+
+
+class LogExists(StoreError):
+    """A log with this id exists already; it was not touched."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"thread {thread_id} exists already")
+        self.thread_id = thread_id
+
+
+class WriterHeld(StoreError):
+    """Another process holds the thread's writer lock (02 §7); `holder` tells which one where it is known."""
+
+    def __init__(self, thread_id: str, holder: str | None = None) -> None:
+        super().__init__(f"thread {thread_id} already has an active writer")
+        self.thread_id, self.holder = thread_id, holder
+
+
+class WriteFailed(StoreError):
+    """The operating system refused the write; `retryable` says whether a later barrier may succeed."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class StoreClosed(StoreError):
+    """The log handle was closed, or fenced off by a newer writer of the same thread."""
+
+
+class DependentThreads(StoreError):
+    """A log that other threads still reference cannot be deleted; `thread_ids` names them."""
+
+    def __init__(self, thread_id: str, thread_ids: Sequence[str]) -> None:
+        super().__init__(f"cannot delete thread {thread_id}: forked history still references it")
+        self.thread_id, self.thread_ids = thread_id, tuple(thread_ids)
+
+
+class PeerError(UnspoolError):
+    """A frame that is no message, or an answer to no request."""
+
+
+class LocalProtocolError(UnspoolError):
+    """We tried an illegal move; a bug of ours, never of the peer."""
+
+
+class ModelError(UnspoolError):
+    """The model service failed. `info` is the protocol's `codexErrorInfo`.
+
+    `used_window` is true where the service said that the context was too long.
+    """
+
+    info: str | Mapping[str, Any] = "other"
+
+    def __init__(self, message: str, *, info: str | Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if info is not None:
+            self.info = info
+
+
+class ProviderUnavailable(ModelError):
+    """No answer, or an answer that a retry may mend."""
+
+    info = "serverOverloaded"
+
+
+class ProviderRejected(ModelError):
+    """The service refused the request as it stands."""
+
+    info = "badRequest"
+
+
+class StreamCut(ModelError):
+    """The stream ended before the response was completed."""
+
+    info: str | Mapping[str, Any] = {"responseStreamDisconnected": {"httpStatusCode": None}}
+
+
+class ContextLengthExceeded(ModelError):
+    """The request does not fit the model's window."""
+
+    info = "contextWindowExceeded"

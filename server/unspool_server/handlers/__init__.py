@@ -1,0 +1,1 @@
+"""Room `handlers` of the server (see docs/architecture.md)."""

@@ -1,0 +1,161 @@
+"""Transformations of a thread: compact, rollback, undo, revert, inject, name (04).
+
+Each is one step of the thread's owner: check, record, install, answer, then show. Methods that the reference has treat
+a busy thread as it does; `thread/compact` and `thread/rollback` refuse it, unless told to interrupt (DESIGN §5).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from unspool_protocol.threads import (
+    Thread,
+    ThreadCompactParams,
+    ThreadCompactResult,
+    ThreadCompactStartParams,
+    ThreadCompactStartResult,
+    ThreadInjectItemsParams,
+    ThreadInjectItemsResult,
+    ThreadNameSetParams,
+    ThreadNameSetResult,
+    ThreadRevertParams,
+    ThreadRevertResult,
+    ThreadRollbackParams,
+    ThreadRollbackResult,
+    ThreadRollbackUndoParams,
+    ThreadRollbackUndoResult,
+    ThreadSettingsUpdateParams,
+    ThreadSettingsUpdateResult,
+)
+
+from unspool_server.errors import RequestError
+from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.services import services
+from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.turn_pages import PageScope
+from unspool_server.sessions.branching import revert, rollback, undo
+from unspool_server.sessions.compaction import compact_with_summary
+from unspool_server.sessions.injection import check_items, inject
+from unspool_server.sessions.opening import check_thread_id
+from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
+from unspool_server.sessions.session import Session
+from unspool_server.sessions.settings import overridden
+from unspool_server.sessions.summaries import live_thread
+from unspool_server.sessions.turn_admission import end_running, start_compaction
+
+Change = Callable[[], Awaitable[list[ClientEvent]]]
+
+
+async def thread_compact_start(ctx: RequestContext, params: ThreadCompactStartParams) -> ThreadCompactStartResult:
+    """Let the model summarise: answered at once, the work is a turn of its own."""
+    session = services(ctx).sessions.require(params.thread_id)
+    await start_compaction(session, ctx.after)
+    return ThreadCompactStartResult()
+
+
+async def thread_compact(ctx: RequestContext, params: ThreadCompactParams) -> ThreadCompactResult:
+    """Compact with the caller's summary and a kept suffix, no model involved. Addition."""
+    session = services(ctx).sessions.require(params.thread_id)
+
+    async def change() -> list[ClientEvent]:
+        return await compact_with_summary(session, params.summary, params.keep_last)
+
+    answer = await _transformed(ctx, session, change, interrupt=params.interrupt)
+    return ThreadCompactResult(thread=answer)
+
+
+async def thread_rollback(ctx: RequestContext, params: ThreadRollbackParams) -> ThreadRollbackResult:
+    """Take the newest turns out of the history; they stay in the log. Addition."""
+    session = services(ctx).sessions.require(params.thread_id)
+    change = partial(rollback, session, params.num_turns)
+    return ThreadRollbackResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+
+
+async def thread_rollback_undo(ctx: RequestContext, params: ThreadRollbackUndoParams) -> ThreadRollbackUndoResult:
+    """Bring back what the newest rollback or revert took away. Addition."""
+    session = services(ctx).sessions.require(params.thread_id)
+    change = partial(undo, session)
+    return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+
+
+async def _transformed(ctx: RequestContext, session: Session, change: Change, *, interrupt: bool) -> Thread:
+    async def step() -> tuple[list[ClientEvent], Thread]:
+        await end_running(session, interrupt=interrupt)
+        events = await change()
+        turns = await all_turns(Shelf(session.store, session.log.info, session))
+        return events, live_thread(session, tuple(turns))
+
+    changed = await session.answered_step(ctx.after, step, lambda result: _show(session, result[0]))
+    return changed[1]
+
+
+async def _show(session: Session, events: Sequence[ClientEvent]) -> None:
+    session.publish_events(events)
+
+
+async def thread_revert(ctx: RequestContext, params: ThreadRevertParams) -> ThreadRevertResult:
+    """Take a turn and all later ones out of the history; a running turn is ended first (04 §5)."""
+    session = services(ctx).sessions.require(params.thread_id)
+
+    async def step() -> tuple[list[ClientEvent], ThreadRevertResult]:
+        await end_running(session, interrupt=True)
+        session.publish_status({"type": "notLoaded"})
+        try:
+            events = await revert(session, params.before_turn_id)
+        finally:
+            session.publish_status()
+        shelf = Shelf(session.store, session.log.info, session)
+        result = ThreadRevertResult(
+            thread=live_thread(session),
+            turns_backwards_cursor=await newest_cursor(shelf, PageScope.TURNS),
+            items_backwards_cursor=await newest_cursor(shelf, PageScope.ITEMS),
+        )
+        return events, result
+
+    changed = await session.answered_step(ctx.after, step, lambda result: _show(session, result[0]))
+    return changed[1]
+
+
+async def thread_inject_items(ctx: RequestContext, params: ThreadInjectItemsParams) -> ThreadInjectItemsResult:
+    """Put raw items behind the history; the next turn sees them."""
+    session = services(ctx).sessions.require(params.thread_id)
+    items = check_items(params.items)
+    await session.step(partial(inject, session, items))
+    return ThreadInjectItemsResult()
+
+
+async def thread_name_set(ctx: RequestContext, params: ThreadNameSetParams) -> ThreadNameSetResult:
+    """Name a thread, loaded or not."""
+    shared = services(ctx)
+    thread_id = check_thread_id(params.thread_id)
+    name = params.name.strip()
+    if not name:
+        raise RequestError("thread name must not be empty", data={"reason": "invalidParams", "field": "name"})
+    session = shared.sessions.get(thread_id)
+    if session is not None and session.facts.ephemeral:
+        raise RequestError(
+            f"ephemeral thread does not support metadata updates: {thread_id}", data={"reason": "unsupported"}
+        )
+    events = await shared.sessions.rename(thread_id, name)
+    for event in events:
+        ctx.after(partial(_publish, shared.hub.publish, thread_id, event))
+    return ThreadNameSetResult()
+
+
+async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpdateParams) -> ThreadSettingsUpdateResult:
+    """Settings for the turns to come; recorded with the next turn, as everything that is only asked for."""
+    shared = services(ctx)
+    session = shared.sessions.require(params.thread_id)
+
+    async def change() -> None:
+        changed = overridden(session.settings, params, shared.env.config, shared.env.cwd)
+        session.settings = replace(
+            changed, effort=params.effort or changed.effort, summary=params.summary or changed.summary
+        )
+
+    await session.step(change)
+    return ThreadSettingsUpdateResult()
+
+
+def _publish(publish: Callable[..., None], thread_id: str, event: ClientEvent) -> None:
+    publish(thread_id, event.method, event.params, cursor=event.cursor, everyone=True)

@@ -1,0 +1,106 @@
+"""Whole threads: archive, unarchive, delete, unsubscribe; and calls of the reference that have nothing to tell here."""
+
+from functools import partial
+
+from unspool_protocol.notifications import (
+    ThreadArchivedNotification,
+    ThreadDeletedNotification,
+    ThreadUnarchivedNotification,
+)
+from unspool_protocol.threads import (
+    ReadState,
+    ThreadArchiveParams,
+    ThreadArchiveResult,
+    ThreadBackgroundTerminalsListParams,
+    ThreadBackgroundTerminalsListResult,
+    ThreadDeleteParams,
+    ThreadDeleteResult,
+    ThreadGoalGetParams,
+    ThreadGoalGetResult,
+    ThreadMetadataUpdateParams,
+    ThreadMetadataUpdateResult,
+    ThreadReadStateUpdateParams,
+    ThreadReadStateUpdateResult,
+    ThreadUnarchiveParams,
+    ThreadUnarchiveResult,
+    ThreadUnsubscribeParams,
+    ThreadUnsubscribeResult,
+)
+
+from unspool_server.errors import LogMissing, RequestError, Unsupported
+from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.services import services
+from unspool_server.sessions.opening import check_thread_id
+from unspool_server.sessions.summaries import stored_thread, summary_of
+
+
+async def thread_archive(ctx: RequestContext, params: ThreadArchiveParams) -> ThreadArchiveResult:
+    """Move a thread out of the way; a loaded one is unloaded first."""
+    shared = services(ctx)
+    thread_id = check_thread_id(params.thread_id)
+    await shared.sessions.archive(thread_id)
+    told = ThreadArchivedNotification(thread_id=thread_id)
+    ctx.after(partial(shared.hub.broadcast, "thread/archived", told))
+    return ThreadArchiveResult()
+
+
+async def thread_unarchive(ctx: RequestContext, params: ThreadUnarchiveParams) -> ThreadUnarchiveResult:
+    """Bring an archived thread back."""
+    shared = services(ctx)
+    thread_id = check_thread_id(params.thread_id)
+    try:
+        await shared.sessions.unarchive(thread_id)
+    except LogMissing:
+        raise RequestError(
+            f"no archived rollout found for thread id {thread_id}", data={"reason": "threadNotFound"}
+        ) from None
+    told = ThreadUnarchivedNotification(thread_id=thread_id)
+    ctx.after(partial(shared.hub.broadcast, "thread/unarchived", told))
+    info = await shared.env.store.find(thread_id)
+    return ThreadUnarchiveResult(thread=stored_thread(await summary_of(shared.env, thread_id), info.path))
+
+
+async def thread_delete(ctx: RequestContext, params: ThreadDeleteParams) -> ThreadDeleteResult:
+    """Remove a thread for good; refused while forks still build on it."""
+    shared = services(ctx)
+    thread_id = check_thread_id(params.thread_id)
+    await shared.sessions.delete(thread_id)
+    told = ThreadDeletedNotification(thread_id=thread_id)
+    ctx.after(partial(shared.hub.broadcast, "thread/deleted", told))
+    return ThreadDeleteResult()
+
+
+async def thread_unsubscribe(ctx: RequestContext, params: ThreadUnsubscribeParams) -> ThreadUnsubscribeResult:
+    """Stop watching a thread; it is unloaded some time after its last watcher left."""
+    shared = services(ctx)
+    thread_id = check_thread_id(params.thread_id)
+    if shared.sessions.get(thread_id) is None:
+        return ThreadUnsubscribeResult(status="notLoaded")
+    gone = shared.hub.unsubscribe(ctx.peer, thread_id)
+    return ThreadUnsubscribeResult(status="unsubscribed" if gone else "notSubscribed")
+
+
+async def goal_get(ctx: RequestContext, params: ThreadGoalGetParams) -> ThreadGoalGetResult:
+    """Goals are not kept here."""
+    services(ctx).sessions.require(params.thread_id)
+    return ThreadGoalGetResult()
+
+
+async def background_terminals(
+    ctx: RequestContext, params: ThreadBackgroundTerminalsListParams
+) -> ThreadBackgroundTerminalsListResult:
+    """No terminal outlives its turn here."""
+    services(ctx).sessions.require(params.thread_id)
+    return ThreadBackgroundTerminalsListResult()
+
+
+async def read_state_update(ctx: RequestContext, params: ThreadReadStateUpdateParams) -> ThreadReadStateUpdateResult:
+    """What a user has read is not kept here; the answer names the caller's revision, so that clients go on."""
+    await services(ctx).sessions.info(check_thread_id(params.thread_id))
+    return ThreadReadStateUpdateResult(read_state=ReadState(revision=params.expected_revision or "0"))
+
+
+async def metadata_update(ctx: RequestContext, params: ThreadMetadataUpdateParams) -> ThreadMetadataUpdateResult:
+    """Metadata comes from the log alone; a change of it is refused rather than forgotten at the next restart."""
+    await services(ctx).sessions.info(check_thread_id(params.thread_id))
+    raise Unsupported("thread metadata cannot be changed on this server")

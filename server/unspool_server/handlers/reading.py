@@ -1,0 +1,147 @@
+"""Reading threads: read, lists of turns, items, threads, loaded ids. None of these loads or subscribes (`wire` §6)."""
+
+from unspool_protocol.errors import ErrorCode
+from unspool_protocol.log import HistoryMode, ThreadSummary
+from unspool_protocol.thread_object import Thread
+from unspool_protocol.threads import (
+    ThreadItemsListParams,
+    ThreadItemsListResult,
+    ThreadListParams,
+    ThreadListResult,
+    ThreadLoadedListParams,
+    ThreadLoadedListResult,
+    ThreadReadParams,
+    ThreadReadResult,
+    ThreadTurnsListParams,
+    ThreadTurnsListResult,
+)
+from unspool_protocol.turns import ItemsView
+
+from unspool_server.errors import InvalidParams, LogMissing, RequestError, ThreadNotFound, Unsupported
+from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.services import Services, services
+from unspool_server.sessions.opening import check_thread_id
+from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, turns_page
+from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
+from unspool_server.store.contract import ListQuery
+
+DEFAULT_THREADS = 25
+"""Threads of a page where the caller does not say."""
+
+
+async def _shelf(shared: Services, thread_id: str) -> Shelf:
+    """Where to read a thread. Raises ThreadNotFound (`thread not loaded: ID`, the reference's text)."""
+    thread_id = check_thread_id(thread_id)
+    session = shared.sessions.get(thread_id)
+    if session is not None:
+        return Shelf(session.store, session.log.info, session)
+    try:
+        return Shelf(shared.env.store, await shared.env.store.find(thread_id))
+    except LogMissing:
+        raise ThreadNotFound(f"thread not loaded: {thread_id}", data={"threadId": thread_id}) from None
+
+
+def _is_unwritten(shelf: Shelf) -> bool:
+    return shelf.session is not None and shelf.session.log.deferred
+
+
+def _refuse_ephemeral(shelf: Shelf, what: str) -> None:
+    if shelf.session is not None and shelf.session.facts.ephemeral:
+        raise RequestError(f"ephemeral threads do not support {what}", data={"reason": "unsupported"})
+
+
+async def thread_read(ctx: RequestContext, params: ThreadReadParams) -> ThreadReadResult:
+    """One thread, loaded or not, archived or not."""
+    shared = services(ctx)
+    shelf = await _shelf(shared, params.thread_id)
+    if params.include_turns:
+        _refuse_ephemeral(shelf, "includeTurns")
+    turns = tuple(await all_turns(shelf)) if params.include_turns and not _is_unwritten(shelf) else ()
+    if shelf.session is not None:
+        return ThreadReadResult(thread=live_thread(shelf.session, turns))
+    summary = await summary_of(shared.env, shelf.info.thread_id)
+    return ThreadReadResult(thread=stored_thread(summary, shelf.info.path, turns))
+
+
+async def thread_turns_list(ctx: RequestContext, params: ThreadTurnsListParams) -> ThreadTurnsListResult:
+    """A page of turns; a thread that never ran has none."""
+    shelf = await _shelf(services(ctx), params.thread_id)
+    _refuse_ephemeral(shelf, "thread/turns/list")
+    if _is_unwritten(shelf):
+        return ThreadTurnsListResult()
+    page = await turns_page(
+        shelf,
+        cursor=params.cursor,
+        limit=params.limit,
+        descending=params.sort_direction != "asc",
+        view=params.items_view or ItemsView.SUMMARY,
+    )
+    return ThreadTurnsListResult(**dict(page))
+
+
+async def thread_items_list(ctx: RequestContext, params: ThreadItemsListParams) -> ThreadItemsListResult:
+    """A page of items; legacy threads do not support it, as in the reference."""
+    shelf = await _shelf(services(ctx), params.thread_id)
+    _refuse_ephemeral(shelf, "thread/items/list")
+    if _is_unwritten(shelf):
+        return ThreadItemsListResult()
+    if shelf.info.mode == HistoryMode.LEGACY:
+        raise Unsupported("thread/items/list is not supported yet", code=ErrorCode.UNSUPPORTED)
+    page = await items_page(
+        shelf,
+        turn_id=params.turn_id,
+        cursor=params.cursor,
+        limit=params.limit,
+        descending=params.sort_direction == "desc",
+    )
+    return ThreadItemsListResult(data=page.data, next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor)
+
+
+async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadListResult:
+    """A page of threads, each id once; no filter that was not asked for."""
+    shared = services(ctx)
+    query = ListQuery(
+        limit=page_size(params.limit, DEFAULT_THREADS),
+        cursor=params.cursor,
+        sort_key=params.sort_key if params.sort_key not in (None, "section_position") else "created_at",
+        descending=params.sort_direction != "asc",
+        archived=bool(params.archived),
+        model_providers=params.model_providers or None,
+        source_kinds=params.source_kinds or None,
+        cwd=(params.cwd,) if isinstance(params.cwd, str) else params.cwd or None,
+        search=params.search_term or None,
+    )
+    page = await shared.env.catalogue.list(query)
+    threads = [await _listed(shared, one) for one in page.items]
+    return ThreadListResult(data=tuple(threads), next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor)
+
+
+async def _listed(shared: Services, summary: ThreadSummary) -> Thread:
+    session = shared.sessions.get(summary.thread_id)
+    if session is not None:
+        return live_thread(session)
+    try:
+        path = (await shared.env.store.find(summary.thread_id)).path
+    except LogMissing:
+        path = None
+    return stored_thread(summary, path)
+
+
+async def thread_loaded_list(ctx: RequestContext, params: ThreadLoadedListParams) -> ThreadLoadedListResult:
+    """Ids of loaded threads, subscribed or not, in order of their ids."""
+    ids = sorted(services(ctx).sessions.live_ids())
+    if params.cursor is not None:
+        if params.cursor not in ids and not _is_id(params.cursor):
+            raise InvalidParams(f"invalid cursor: {params.cursor}", data={"reason": "cursorInvalid", "field": "cursor"})
+        ids = [one for one in ids if one > params.cursor]
+    size = len(ids) if params.limit is None else page_size(params.limit, len(ids))
+    more = len(ids) > size
+    return ThreadLoadedListResult(data=tuple(ids[:size]), next_cursor=ids[size - 1] if more else None)
+
+
+def _is_id(text: str) -> bool:
+    try:
+        check_thread_id(text)
+    except InvalidParams:
+        return False
+    return True

@@ -1,0 +1,23 @@
+"""What the composition root hands to the handlers."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from unspool_server.events.hub import Hub
+from unspool_server.handlers.context import RequestContext
+from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.registry import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Shared by all requests of a process."""
+
+    sessions: Sessions
+    hub: Hub
+    env: Environment
+
+
+def services(ctx: RequestContext) -> Services:
+    """The services of a request."""
+    return cast(Services, ctx.services)

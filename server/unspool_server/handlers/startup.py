@@ -1,0 +1,115 @@
+"""What clients ask before they open a thread: models, account, configuration (`wire` §6)."""
+
+from unspool_protocol.startup import (
+    AccountReadParams,
+    AccountReadResult,
+    AnyParams,
+    CheckGovCloudRequirementsResult,
+    ConfigReadParams,
+    ConfigReadResult,
+    ConfigRequirementsReadResult,
+    EmptyListResult,
+    GetAuthStatusResult,
+    Model,
+    ModelListParams,
+    ModelListResult,
+    PluginListResult,
+    ReasoningEffortOption,
+)
+
+from unspool_server.config import ConfigError
+from unspool_server.errors import InvalidParams, RequestError
+from unspool_server.handlers.context import NoParams, RequestContext
+from unspool_server.handlers.services import services
+from unspool_server.model.contract import ModelInfo
+
+_SHOWN = (
+    "model",
+    "model_provider",
+    "model_context_window",
+    "model_auto_compact_token_limit",
+    "model_reasoning_effort",
+    "model_reasoning_summary",
+    "approval_policy",
+    "approvals_reviewer",
+    "sandbox_mode",
+    "sandbox_workspace_write",
+    "developer_instructions",
+    "compact_prompt",
+    "personality",
+    "service_tier",
+    "thread_unload_delay_secs",
+)
+"""Keys of the configuration that clients may read; providers hold addresses and secrets and are not among them."""
+
+
+async def model_list(ctx: RequestContext, params: ModelListParams) -> ModelListResult:
+    """The models of a provider, the configured one by default."""
+    env = services(ctx).env
+    try:
+        found = await env.providers.get(params.model_provider).models()
+    except ConfigError as error:
+        raise RequestError(error.message, data={"reason": "unknownProvider", "field": "modelProvider"}) from error
+    shown = [model for model in found if params.include_hidden or not model.hidden]
+    start = _offset(params.cursor)
+    size = len(shown) if params.limit is None else max(1, params.limit)
+    page = shown[start : start + size]
+    more = start + size < len(shown)
+    return ModelListResult(data=tuple(_model(one) for one in page), next_cursor=str(start + size) if more else None)
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not cursor.isascii() or not cursor.isdecimal():
+        raise InvalidParams(f"invalid cursor: {cursor}", data={"reason": "cursorInvalid", "field": "cursor"})
+    return int(cursor)
+
+
+def _model(info: ModelInfo) -> Model:
+    return Model(
+        id=info.id,
+        model=info.id,
+        display_name=info.display_name,
+        description=info.description,
+        hidden=info.hidden,
+        is_default=info.is_default,
+        default_reasoning_effort=info.default_effort,
+        supported_reasoning_efforts=tuple(ReasoningEffortOption(reasoning_effort=one) for one in info.efforts),
+    )
+
+
+async def account_read(_ctx: RequestContext, _params: AccountReadParams) -> AccountReadResult:
+    """No account is needed."""
+    return AccountReadResult()
+
+
+async def config_read(ctx: RequestContext, params: ConfigReadParams) -> ConfigReadResult:
+    """The settings in force that are no secrets."""
+    config = services(ctx).env.config.model_dump(mode="json", include=set(_SHOWN))
+    return ConfigReadResult(config=config, layers=() if params.include_layers else None)
+
+
+async def config_requirements_read(_ctx: RequestContext, _params: NoParams) -> ConfigRequirementsReadResult:
+    """Nobody administers this server's settings."""
+    return ConfigRequirementsReadResult()
+
+
+async def auth_status(_ctx: RequestContext, _params: AnyParams) -> GetAuthStatusResult:
+    """Nobody needs to log in."""
+    return GetAuthStatusResult()
+
+
+async def gov_cloud(_ctx: RequestContext, _params: AnyParams) -> CheckGovCloudRequirementsResult:
+    """Nothing to warn of."""
+    return CheckGovCloudRequirementsResult()
+
+
+async def empty_list(_ctx: RequestContext, _params: AnyParams) -> EmptyListResult:
+    """The answer to lists of things this server does not have."""
+    return EmptyListResult()
+
+
+async def no_plugins(_ctx: RequestContext, _params: AnyParams) -> PluginListResult:
+    """No plugins here."""
+    return PluginListResult()

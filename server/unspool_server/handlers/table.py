@@ -1,0 +1,52 @@
+"""The method table: every wire method and the function that serves it. `initialize` is the connection's own."""
+
+from collections.abc import Mapping
+
+from unspool_protocol.methods import EMPTY_LISTS, METHODS
+
+from unspool_server.handlers import changing, keeping, opening, reading, startup, turns
+from unspool_server.handlers.context import Endpoint, Handler
+
+ENDPOINTS: Mapping[str, Endpoint] = {
+    "thread/start": opening.thread_start,
+    "thread/resume": opening.thread_resume,
+    "thread/fork": opening.thread_fork,
+    "thread/read": reading.thread_read,
+    "thread/turns/list": reading.thread_turns_list,
+    "thread/items/list": reading.thread_items_list,
+    "thread/list": reading.thread_list,
+    "thread/loaded/list": reading.thread_loaded_list,
+    "thread/compact/start": changing.thread_compact_start,
+    "thread/compact": changing.thread_compact,
+    "thread/rollback": changing.thread_rollback,
+    "thread/rollback/undo": changing.thread_rollback_undo,
+    "thread/revert": changing.thread_revert,
+    "thread/inject_items": changing.thread_inject_items,
+    "thread/name/set": changing.thread_name_set,
+    "thread/archive": keeping.thread_archive,
+    "thread/unarchive": keeping.thread_unarchive,
+    "thread/delete": keeping.thread_delete,
+    "thread/unsubscribe": keeping.thread_unsubscribe,
+    "thread/goal/get": keeping.goal_get,
+    "thread/readState/update": keeping.read_state_update,
+    "thread/metadata/update": keeping.metadata_update,
+    "thread/settings/update": changing.thread_settings_update,
+    "thread/backgroundTerminals/list": keeping.background_terminals,
+    "turn/start": turns.turn_start,
+    "turn/steer": turns.turn_steer,
+    "turn/interrupt": turns.turn_interrupt,
+    "model/list": startup.model_list,
+    "account/read": startup.account_read,
+    "config/read": startup.config_read,
+    "configRequirements/read": startup.config_requirements_read,
+    "getAuthStatus": startup.auth_status,
+    "account/bedrock/checkGovCloudRequirements": startup.gov_cloud,
+    "plugin/list": startup.no_plugins,
+    "plugin/installed": startup.no_plugins,
+    **dict.fromkeys(EMPTY_LISTS, startup.empty_list),
+}
+
+
+def build() -> Mapping[str, Handler]:
+    """Every method with the model of its parameters, as the protocol's table names them."""
+    return {name: Handler(name, METHODS[name].params, call) for name, call in ENDPOINTS.items()}

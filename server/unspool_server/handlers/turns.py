@@ -1,0 +1,41 @@
+"""`turn/*`: parameters in, a step of the thread's owner, the turn out."""
+
+from functools import partial
+
+from unspool_protocol.turn_methods import (
+    TurnInterruptParams,
+    TurnInterruptResult,
+    TurnStartParams,
+    TurnStartResult,
+    TurnSteerParams,
+    TurnSteerResult,
+)
+
+from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.services import services
+from unspool_server.sessions.input import user_message
+from unspool_server.sessions.turn_admission import interrupt_turn, start_turn, steer_turn
+
+
+async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartResult:
+    """Begin a turn or join the running one; the turn's events follow the answer."""
+    session = services(ctx).sessions.require(params.thread_id)
+    message = user_message(params.input, params.client_user_message_id)
+    turn = await session.step(partial(start_turn, session, params, message))
+    ctx.after(turn.release)
+    return TurnStartResult(turn=turn.answer())
+
+
+async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:
+    """Add input to the running turn."""
+    session = services(ctx).sessions.require(params.thread_id)
+    message = user_message(params.input, params.client_user_message_id)
+    turn = await session.step(partial(steer_turn, session, params.expected_turn_id, message))
+    return TurnSteerResult(turn_id=turn.id)
+
+
+async def turn_interrupt(ctx: RequestContext, params: TurnInterruptParams) -> TurnInterruptResult:
+    """End the running turn; status and `turn/completed` follow the answer."""
+    session = services(ctx).sessions.require(params.thread_id)
+    await interrupt_turn(session, params.turn_id, ctx.after)
+    return TurnInterruptResult()

@@ -1,0 +1,1 @@
+"""Room `history` of the server (see docs/architecture.md)."""

@@ -1,0 +1,32 @@
+"""Recorded errors and token counts in the wire's shape (`wire` §5). Pure; ill-shaped input yields None."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from unspool_protocol.turns import ThreadTokenUsage, TokenUsage, TurnError
+
+from .fields import text_of
+from .item_shapes import camel_keys, camel_word
+
+
+def turn_error(payload: Mapping[str, Any] | None) -> TurnError | None:
+    """The error of an `error` event or of a `task_complete` record; codes are snake_case in logs."""
+    message = text_of(payload, "message") if payload else None
+    if payload is None or message is None:
+        return None
+    code = payload.get("codex_error_info")
+    info = camel_keys(code) if isinstance(code, Mapping) else camel_word(code) if isinstance(code, str) else None
+    return TurnError(message=message, codex_error_info=info, additional_details=text_of(payload, "additional_details"))
+
+
+def token_usage(info: Mapping[str, Any]) -> ThreadTokenUsage | None:
+    """The usage in the `info` member of a `token_count` event."""
+    try:
+        return ThreadTokenUsage(
+            total=TokenUsage.model_validate(info.get("total_token_usage")),
+            last=TokenUsage.model_validate(info.get("last_token_usage")),
+            model_context_window=info.get("model_context_window"),
+        )
+    except ValidationError:
+        return None

@@ -1,0 +1,1 @@
+"""Room `model` of the server (see docs/architecture.md)."""

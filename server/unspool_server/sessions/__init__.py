@@ -1,0 +1,1 @@
+"""Room `sessions` of the server (see docs/architecture.md)."""

@@ -1,0 +1,108 @@
+"""What every session shares: configuration, stores, model services, the event sink, and facts of this machine."""
+
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from unspool_server.config import Config
+from unspool_server.history.agents_md import AgentsMd, agents_md_candidates, assemble_agents_md
+from unspool_server.model.registry import Providers
+from unspool_server.sessions.sink import EventSink
+from unspool_server.store.contract import Catalogue, LogStore
+
+BASE_INSTRUCTIONS = (
+    "You are a capable assistant working with the user in their environment. Be precise and helpful, say plainly what "
+    "you did and what you could not do, and ask when an instruction is ambiguous in a way that matters."
+)
+"""Used where neither client nor configuration gives base instructions."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """Shared by all sessions of a process.
+
+    Attributes:
+        store: Logs that last.
+        ephemeral: Logs of ephemeral threads, in memory only.
+        cwd: The server's own working directory, absolute.
+    """
+
+    config: Config
+    home: Path
+    store: LogStore
+    ephemeral: LogStore
+    catalogue: Catalogue
+    providers: Providers
+    sink: EventSink
+    cwd: str = field(default_factory=os.getcwd)
+    shell: str = ""
+    timezone: str = ""
+
+    on_idle: Callable[[str], None] = lambda _thread_id: None
+
+    def __post_init__(self) -> None:
+        self.shell = self.shell or login_shell()
+        self.timezone = self.timezone or timezone_name(os.environ)
+
+    def idle(self, thread_id: str) -> None:
+        """A turn of the thread has ended; the registry may begin to count its unload delay."""
+        self.on_idle(thread_id)
+
+    def store_of(self, *, ephemeral: bool) -> LogStore:
+        """The store that holds a thread's log."""
+        return self.ephemeral if ephemeral else self.store
+
+    def today(self) -> str:
+        """The date in the zone that the model is told."""
+        try:
+            zone = ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError):
+            return datetime.now().astimezone().date().isoformat()
+        return datetime.now(zone).date().isoformat()
+
+    def read_agents_md(self, cwd: str) -> AgentsMd | None:
+        """AGENTS.md texts in force for a folder (07 §2.2); unreadable files count as absent."""
+        texts = []
+        for candidates in agents_md_candidates(cwd, self._project_root(Path(cwd))):
+            for name in candidates:
+                if (text := _read_text(Path(name))) is not None:
+                    texts.append(text)
+                    break
+        return assemble_agents_md(cwd, texts, _read_text(self.home / "AGENTS.md"))
+
+    def _project_root(self, cwd: Path) -> str | None:
+        for folder in (cwd, *cwd.parents):
+            if any((folder / marker).exists() for marker in self.config.project_root_markers):
+                return str(folder)
+        return None
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def login_shell() -> str:
+    """Base name of the login shell (07 §1); `SHELL` is not consulted."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_shell).name or "sh"
+    except KeyError:
+        return "sh"
+
+
+def timezone_name(environ: Mapping[str, str]) -> str:
+    """The zone that the model is told: `TZ`, else the system's."""
+    named = environ.get("TZ", "").lstrip(":")
+    if named:
+        return named
+    try:
+        target = str(Path("/etc/localtime").resolve())
+    except OSError:
+        target = ""
+    return target.split("zoneinfo/", 1)[1] if "zoneinfo/" in target else "Etc/UTC"

@@ -1,0 +1,134 @@
+"""Forking: a new thread whose history begins in another one (04 §6).
+
+The source may be live, cold or archived-but-readable; it is flushed first when it is live, and never changed. Paginated
+sources are referenced, legacy ones copied line by line; an ephemeral child lives in memory only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from unspool_protocol.log import HistoryMode, NewRecord, Position, RecordType
+
+from unspool_server.errors import RequestError
+from unspool_server.history.fork import interruption_records, unfinished_turn
+from unspool_server.sessions.clock import iso_now, new_id, now_s
+from unspool_server.sessions.loading import find_turn, load
+from unspool_server.sessions.memory import LiveHistory
+from unspool_server.sessions.settings import ThreadSettings, settings_record
+from unspool_server.store.contract import Log, LogStore, NewRollout, RolloutInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """Where a child's history ends in its source; `history` is what is before it."""
+
+    info: RolloutInfo
+    end: Position | None
+    history: LiveHistory
+
+
+def both_cuts() -> RequestError:
+    """Both ways to name a cut were used."""
+    return RequestError(
+        "`lastTurnId` and `beforeTurnId` are mutually exclusive",
+        data={"reason": "invalidParams", "field": "lastTurnId"},
+    )
+
+
+async def fork_point(
+    store: LogStore,
+    info: RolloutInfo,
+    *,
+    last_turn_id: str | None,
+    before_turn_id: str | None,
+    running_turn_id: str | None,
+    end_ordinal: int | None,
+) -> ForkPoint:
+    """Find the cut. `end_ordinal` is where a live source ended when the fork was asked for.
+
+    Raises:
+        RequestError: Both cuts given, or `turn not found` (also for a running turn named inclusively).
+    """
+    if last_turn_id is not None and before_turn_id is not None:
+        raise both_cuts()
+    wanted = last_turn_id or before_turn_id
+    if wanted is None:
+        end = None if end_ordinal is None else Position(info.rollout_id, end_ordinal)
+        return ForkPoint(info, end, await load(store, info, end=end))
+    found = await find_turn(store, info, wanted)
+    if found is None or (last_turn_id is not None and last_turn_id == running_turn_id):
+        raise RequestError(f"turn not found: {wanted}", data={"reason": "turnNotFound"})
+    cut = found.end if last_turn_id is not None else found.start
+    return ForkPoint(info, cut, await load(store, info, end=cut))
+
+
+async def write_child(
+    target: LogStore, source: LogStore, point: ForkPoint, settings: ThreadSettings, *, ephemeral: bool
+) -> Log:
+    """Create the child's rollout in one step: header, what is copied, the boundary of a cut turn, the settings.
+
+    Raises:
+        LogExists, WriteFailed: no child was made.
+    """
+    thread_id = new_id()
+    header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id))
+    boundary = _boundary(point.history)
+    applied = settings_record(settings, thread_id)
+    if ephemeral:
+        copied = [_fresh_copy(record) for record in point.history.records[1:] if record.type != RecordType.SESSION_META]
+        return await target.branch(header, None, [*copied, applied, *boundary])
+    if point.info.mode == HistoryMode.LEGACY:
+        return await target.branch(header, None, [*await _copies(source, point), *boundary, applied])
+    return await target.branch(header, await _base(source, point), [applied, *boundary])
+
+
+def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str) -> dict[str, Any]:
+    own = point.history.header.payload
+    header: dict[str, Any] = {
+        "session_id": thread_id,
+        "id": thread_id,
+        "forked_from_id": point.info.thread_id,
+        "timestamp": iso_now(),
+        "cwd": settings.cwd,
+        "runtime_workspace_roots": list(settings.workspace_roots),
+    }
+    for key in ("originator", "cli_version", "source", "base_instructions", "dynamic_tools", "git"):
+        if key in own:
+            header[key] = own[key]
+    header["model_provider"] = settings.model_provider
+    header["multi_agent_version"] = "disabled"
+    header["context_window"] = {"window_id": new_id()}
+    return header
+
+
+def _boundary(history: LiveHistory) -> list[NewRecord]:
+    """The interruption that a child gets when its history ends inside a turn (04 §6)."""
+    open_turn = unfinished_turn(history.records)
+    if open_turn is None:
+        return []
+    times = {"completed_at": now_s(), "root_turn_id": open_turn or None}
+    return interruption_records(open_turn, item_id=f"msg_{new_id()}", times=times)
+
+
+def _fresh_copy(record: Any) -> NewRecord:
+    return NewRecord(record.type, record.payload, record.metadata, dict(record.extra) or None)
+
+
+async def _copies(source: LogStore, point: ForkPoint) -> Sequence[NewRecord]:
+    end = None if point.end is None else point.end.ordinal
+    return [
+        NewRecord(record.type, record.payload, raw=record.raw)
+        async for record in source.read(point.info.rollout_id, end=end)
+    ]
+
+
+async def _base(source: LogStore, point: ForkPoint) -> Position | None:
+    """The cut as a base; None where only the source's first header is before it."""
+    if point.end is None:
+        async for record in source.read_backward(point.info.rollout_id):
+            return Position(point.info.rollout_id, record.ordinal + 1)
+        return None
+    if point.end.ordinal <= 1 and (await source.rollout(point.end.rollout_id)).base is None:
+        return None
+    return point.end

@@ -1,0 +1,219 @@
+"""How a session comes into being: a new thread, one read back from its log, or a fork (03 §8, 04 §6).
+
+Owns no table of live threads (`registry.py`); what it returns is not live until the registry enters it.
+"""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from unspool_protocol.log import HistoryMode
+from unspool_protocol.thread_object import ThreadOverrides
+from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
+
+from unspool_server.config import ConfigError
+from unspool_server.errors import InvalidParams, LogMissing, RequestError
+from unspool_server.sessions.clock import iso_now, new_id
+from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
+from unspool_server.sessions.forking import fork_point, write_child
+from unspool_server.sessions.gitinfo import git_facts
+from unspool_server.sessions.loading import load
+from unspool_server.sessions.memory import LiveHistory
+from unspool_server.sessions.session import Session, ThreadFacts
+from unspool_server.sessions.settings import ThreadSettings, configured, is_usable_cwd, overridden, plain, recorded
+from unspool_server.sessions.summaries import facts_of_log
+from unspool_server.store.contract import Log, NewRollout, ReadReport, RolloutInfo
+
+CLI_VERSION = "0.171.0"
+"""The version of the reference whose format and protocol we speak (`wire` §3)."""
+
+
+def check_thread_id(thread_id: str, what: str = "thread") -> str:
+    """Refuse ids that are no UUID (`wire` §2); returns the id in its usual spelling.
+
+    Raises:
+        InvalidParams: `invalid thread id: …`.
+    """
+    try:
+        return str(UUID(thread_id))
+    except ValueError:
+        message = f"invalid {what} id: {thread_id!r} is not a UUID"
+        raise InvalidParams(message, data={"field": "threadId"}) from None
+
+
+class Opener:
+    """Builds sessions."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+
+    async def start(self, params: ThreadStartParams, originator: str) -> Session:
+        """A new thread; nothing is written before its first turn (02 §5). Raises RequestError for a bad provider."""
+        settings = configured(self.env.config, params, self.env.cwd)
+        self._check_provider(settings)
+        ephemeral = bool(params.ephemeral)
+        mode = HistoryMode(params.history_mode or self.env.config.history.mode)
+        thread_id = new_id()
+        facts = ThreadFacts(
+            base_instructions=params.base_instructions or self.env.config.instructions or BASE_INSTRUCTIONS,
+            developer_instructions=self._developer_instructions(params.developer_instructions),
+            dynamic_tools=[plain(tool) for tool in params.dynamic_tools or ()],
+            ephemeral=ephemeral,
+        )
+        header = _new_header(thread_id, settings, facts, originator, params.thread_source)
+        log = await self.env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header))
+        return Session(self.env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
+
+    async def resume(self, thread_id: str, params: ThreadResumeParams) -> Session:
+        """A thread read back from its log; the lock is taken before anything is read (02 §7).
+
+        Raises:
+            LogMissing, WriterHeld, LogCorrupt, RequestError: nothing was loaded.
+        """
+        log = await self.env.store.open(thread_id)
+        try:
+            return await self._load(log, params)
+        except BaseException:
+            await log.close()
+            raise
+
+    async def _load(self, log: Log, params: ThreadResumeParams) -> Session:
+        report = ReadReport()
+        history = await load(self.env.store, log.info, report=report)
+        found = recorded(self.env.config, history.settings, self.env.cwd)
+        settings = overridden(found, params, self.env.config, self.env.cwd)
+        self._check_provider(settings)
+        session = await self._session(log, history, settings, params)
+        if history.settings.permission_profile is not None or history.settings.sandbox_policy is not None:
+            session.applied = found
+        await _note_overrides(session, params)
+        session.load_notes = _load_notes(session, found, report)
+        return session
+
+    async def fork(self, params: ThreadForkParams, source: Session | None) -> Session:
+        """A new thread whose history begins in another one; `source` is its live session, if it has one.
+
+        Raises:
+            LogMissing: No such source, an archived one, an ephemeral one, or one that never ran.
+            RequestError: A bad cut, or an ephemeral fork of a paginated thread that wants its turns.
+        """
+        source_id = check_thread_id(params.thread_id)
+        info, end, running = await self._source(source_id, source)
+        ephemeral = bool(params.ephemeral)
+        if ephemeral and info.mode == HistoryMode.PAGINATED and not params.exclude_turns:
+            raise RequestError("ephemeral paginated thread/fork requires `excludeTurns: true`")
+        point = await fork_point(
+            self.env.store,
+            info,
+            last_turn_id=params.last_turn_id,
+            before_turn_id=params.before_turn_id,
+            running_turn_id=running,
+            end_ordinal=end,
+        )
+        found = recorded(self.env.config, point.history.settings, self.env.cwd)
+        settings = overridden(found, params, self.env.config, self.env.cwd)
+        self._check_provider(settings)
+        target = self.env.store_of(ephemeral=ephemeral)
+        log = await write_child(target, self.env.store, point, settings, ephemeral=ephemeral)
+        session = await self._session(log, await load(target, log.info), settings, params)
+        session.facts.ephemeral = ephemeral
+        session.facts.forked_from_id = source_id
+        session.applied = settings
+        return session
+
+    async def _source(self, source_id: str, live: Session | None) -> tuple[RolloutInfo, int | None, str | None]:
+        """The source's rollout, where it ends now, and its running turn."""
+        if live is not None:
+            return await live.step(partial(_live_source, live))
+        info = await self.env.store.find(source_id)
+        if info.archived:
+            raise LogMissing(source_id, archived=True)
+        return info, None, None
+
+    async def _session(
+        self, log: Log, history: LiveHistory, settings: ThreadSettings, given: ThreadOverrides
+    ) -> Session:
+        facts = await facts_of_log(self.env, log.info)
+        facts.base_instructions = given.base_instructions or history.settings.base_instructions or BASE_INSTRUCTIONS
+        facts.developer_instructions = self._developer_instructions(given.developer_instructions)
+        facts.dynamic_tools = history.settings.dynamic_tools or ()
+        return Session(self.env, log, history, settings, facts)
+
+    def _developer_instructions(self, given: str | None) -> str | None:
+        text = given if given is not None else self.env.config.developer_instructions
+        return text if text is not None and text.strip() else None
+
+    def _check_provider(self, settings: ThreadSettings) -> None:
+        try:
+            self.env.config.provider(settings.model_provider)
+        except ConfigError as error:
+            raise RequestError(
+                f"failed to load configuration: {error.message}",
+                data={"reason": "unknownProvider", "field": "modelProvider"},
+            ) from error
+
+
+def _new_header(
+    thread_id: str, settings: ThreadSettings, facts: ThreadFacts, originator: str, thread_source: str | None
+) -> dict[str, Any]:
+    header: dict[str, Any] = {
+        "session_id": thread_id,
+        "id": thread_id,
+        "timestamp": iso_now(),
+        "cwd": settings.cwd,
+        "runtime_workspace_roots": list(settings.workspace_roots),
+        "originator": originator or "unspool",
+        "cli_version": CLI_VERSION,
+        "source": "vscode",
+        "model_provider": settings.model_provider,
+        "base_instructions": {"text": facts.base_instructions, "provenance": {"type": "custom"}},
+        "context_window": {"window_id": new_id()},
+    }
+    if thread_source is not None:
+        header["thread_source"] = thread_source
+    if facts.dynamic_tools:
+        header["dynamic_tools"] = list(facts.dynamic_tools)
+    if (git := git_facts(settings.cwd)) is not None:
+        header["git"] = git
+    return header
+
+
+async def _live_source(session: Session) -> tuple[RolloutInfo, int | None, str | None]:
+    """Flush a live source and say where it ends (04 §6). Raises LogMissing for one without a log."""
+    if session.facts.ephemeral or session.log.deferred:
+        raise LogMissing(session.thread_id)
+    await session.log.flush()
+    running = session.turn.id if session.turn is not None and session.turn.announced else None
+    return session.log.info, session.log.next_ordinal, running
+
+
+async def _note_overrides(session: Session, overrides: ThreadOverrides) -> None:
+    """A changed model or cwd is recorded at once, so that a later plain resume keeps it (07 §0)."""
+    if overrides.model is not None or overrides.cwd is not None:
+        session.take_in(await session.log.add(session.settings_to_record(session.settings)))
+
+
+def _load_notes(session: Session, found: ThreadSettings, report: ReadReport) -> list[dict[str, Any]]:
+    """What clients must be told about a thread as it was loaded (DESIGN §4; 03 §8)."""
+    notes: list[dict[str, Any]] = []
+    previous = session.history.state.previous_settings
+    if previous is not None and previous.model != session.settings.model:
+        message = (
+            f"This session was recorded with model `{previous.model}` but is resuming with "
+            f"`{session.settings.model}`. Consider switching back to `{previous.model}` as it may affect performance."
+        )
+        notes.append({"message": message, "code": "modelMismatch"})
+    if not is_usable_cwd(found.cwd):
+        message = "The recorded working directory is no path of this system."
+        notes.append(
+            {"message": message, "code": "cwdMissing", "effect": "Give a cwd when you resume or start a turn."}
+        )
+    for one in session.history.state.degradations:
+        notes.append({"message": one.effect, "code": one.code, "ordinals": list(one.ordinals), "effect": one.effect})
+    if report.faults:
+        lines = [fault.line for fault in report.faults]
+        message = f"{len(lines)} damaged line(s) of the log were skipped or mended while reading."
+        notes.append(
+            {"message": message, "code": "damagedLines", "ordinals": lines, "effect": "Everything else was used."}
+        )
+    return notes

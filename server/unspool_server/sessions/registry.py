@@ -1,0 +1,243 @@
+"""Thread id -> live session: which threads are loaded, when they are unloaded, and operations on whole threads.
+
+One entry per live thread of this process; other processes are kept out by the store's writer lock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from unspool_protocol.log import NewRecord, Record
+from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
+
+from unspool_server.errors import DependentThreads, LogMissing, RequestError, ThreadNotFound, UnspoolError
+from unspool_server.history.client_view import ClientEvent, ClientView
+from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.opening import Opener, check_thread_id
+from unspool_server.sessions.records import event_record
+from unspool_server.sessions.session import Session
+from unspool_server.store.contract import Log, RolloutInfo
+
+logger = logging.getLogger(__name__)
+
+
+class Sessions:
+    """The live threads of this process."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self._opener = Opener(env)
+        self._live: dict[str, Session] = {}
+        self._opening: dict[str, asyncio.Task[Session]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self.closing = False
+        env.on_idle = self.watch_idle
+
+    # -- looking up ----------------------------------------------------------------------------------------------------
+
+    def live_ids(self) -> list[str]:
+        """Ids of loaded threads, in the order they were loaded."""
+        return list(self._live)
+
+    def get(self, thread_id: str) -> Session | None:
+        """The live session of a thread, None when it is not loaded."""
+        return self._live.get(thread_id)
+
+    def require(self, thread_id: str) -> Session:
+        """The live session of a thread.
+
+        Raises:
+            InvalidParams: No UUID. ThreadNotFound: not loaded, or unknown; the two are not told apart.
+        """
+        session = self._live.get(check_thread_id(thread_id))
+        if session is None:
+            raise ThreadNotFound(f"thread not found: {thread_id}", data={"threadId": thread_id})
+        return session
+
+    async def info(self, thread_id: str) -> RolloutInfo:
+        """The present rollout of a thread, live or not. Raises LogMissing."""
+        live = self._live.get(thread_id)
+        if live is not None:
+            return live.log.info
+        return await self.env.store.find(thread_id)
+
+    # -- starting and loading ------------------------------------------------------------------------------------------
+
+    async def start(self, params: ThreadStartParams, originator: str) -> Session:
+        """Begin a new thread. Raises RequestError for an unknown model provider."""
+        return self._enter(await self._opener.start(params, originator))
+
+    async def fork(self, params: ThreadForkParams) -> Session:
+        """Begin a thread whose history begins in another one (04 §6); see `Opener.fork` for its refusals."""
+        source = self._live.get(check_thread_id(params.thread_id))
+        return self._enter(await self._opener.fork(params, source))
+
+    async def resume(self, params: ThreadResumeParams) -> Session:
+        """The live session of a thread, loaded from its log if need be; concurrent calls share one loading.
+
+        Raises:
+            LogMissing, WriterHeld, LogCorrupt, RequestError: nothing was loaded.
+        """
+        thread_id = check_thread_id(params.thread_id, "session")
+        if self.closing:
+            raise RequestError("the server is shutting down", data={"reason": "shuttingDown"})
+        live = self._live.get(thread_id)
+        if live is not None and live.closing:
+            raise RequestError(
+                f"thread {thread_id} is closing; retry thread/resume after the thread is closed",
+                data={"reason": "closing", "retryable": True},
+            )
+        if live is not None:
+            return live
+        task = self._opening.get(thread_id)
+        if task is None:
+            task = asyncio.create_task(self._open(thread_id, params), name=f"open-{thread_id}")
+            self._opening[thread_id] = task
+            task.add_done_callback(lambda _: self._opening.pop(thread_id, None))
+        return await asyncio.shield(task)
+
+    async def _open(self, thread_id: str, params: ThreadResumeParams) -> Session:
+        return self._enter(await self._opener.resume(thread_id, params))
+
+    def _enter(self, session: Session) -> Session:
+        self._live[session.thread_id] = session
+        self.watch_idle(session.thread_id)
+        return session
+
+    # -- unloading and whole threads -----------------------------------------------------------------------------------
+
+    def watch_idle(self, thread_id: str) -> None:
+        """Begin to count the unload delay of a thread that nobody watches and that does nothing (05 §6)."""
+        timer = self._timers.pop(thread_id, None)
+        if timer is not None:
+            timer.cancel()
+        if not self.closing and self._may_unload(thread_id):
+            loop = asyncio.get_running_loop()
+            delay = self.env.config.thread_unload_delay_secs
+            self._timers[thread_id] = loop.call_later(delay, self._delay_over, thread_id)
+
+    def _may_unload(self, thread_id: str) -> bool:
+        session = self._live.get(thread_id)
+        return session is not None and session.turn is None and self.env.sink.subscribers(thread_id) == 0
+
+    def _delay_over(self, thread_id: str) -> None:
+        self._timers.pop(thread_id, None)
+        if self._may_unload(thread_id) and not self.closing:
+            self._spawn(self._unload_quietly(thread_id), f"unload-{thread_id}")
+
+    async def _unload_quietly(self, thread_id: str) -> None:
+        try:
+            await self.unload(thread_id)
+        except UnspoolError:
+            logger.warning("thread %s could not be unloaded; it stays loaded", thread_id, exc_info=True)
+            self.watch_idle(thread_id)
+
+    async def unload(self, thread_id: str) -> None:
+        """Take a thread out of memory: its writer is drained, its lock released. Raises WriteFailed; then it stays."""
+        session = self._live.get(thread_id)
+        if session is None:
+            return
+        await session.close()
+        self._live.pop(thread_id, None)
+        timer = self._timers.pop(thread_id, None)
+        if timer is not None:
+            timer.cancel()
+        self.env.sink.cancel(thread_id)
+        session.publish_status({"type": "notLoaded"})
+        session.publish("thread/closed", {}, everyone=True)
+        self.env.sink.forget(thread_id)
+
+    async def archive(self, thread_id: str) -> None:
+        """Unload a thread and move its log to the archive. Raises LogMissing, WriterHeld, WriteFailed."""
+        await self._materialise_for_move(thread_id)
+        await self._unload_for_move(thread_id)
+        await self.env.store.archive(thread_id)
+
+    async def unarchive(self, thread_id: str) -> None:
+        """Move an archived thread's log back. Raises LogMissing."""
+        await self.env.store.unarchive(check_thread_id(thread_id))
+
+    async def delete(self, thread_id: str) -> None:
+        """Unload a thread and remove its log. Raises LogMissing, WriterHeld, DependentThreads; then nothing changed."""
+        check_thread_id(thread_id)
+        session = self._live.get(thread_id)
+        if session is not None and (session.facts.ephemeral or session.log.deferred):
+            raise LogMissing(thread_id)
+        if dependents := await self.env.store.dependents(thread_id):
+            raise DependentThreads(thread_id, dependents)
+        await self._unload_for_move(thread_id)
+        await self.env.store.delete(thread_id)
+
+    async def _materialise_for_move(self, thread_id: str) -> None:
+        session = self._live.get(check_thread_id(thread_id))
+        if session is None:
+            info = await self.env.store.find(thread_id)
+            if info.archived:
+                raise LogMissing(thread_id)
+        elif session.facts.ephemeral:
+            raise LogMissing(thread_id)
+        else:
+            await session.step(session.log.persist)
+
+    async def _unload_for_move(self, thread_id: str) -> None:
+        session = self._live.get(thread_id)
+        if session is None:
+            return
+        await session.close()
+        self._live.pop(thread_id, None)
+        self.env.sink.cancel(thread_id)
+        session.publish_status({"type": "notLoaded"})
+        self.env.sink.forget(thread_id)
+
+    async def rename(self, thread_id: str, name: str) -> list[ClientEvent]:
+        """Give a thread a name: a record in its log, and an entry where other readers look for it (DESIGN §1.1).
+
+        Returns:
+            Events to show once the answer has left, when the thread is not loaded.
+        """
+        record = event_record("thread_name_updated", thread_id=thread_id, thread_name=name)
+        session = self._live.get(thread_id)
+        if session is not None:
+            session.facts.name = name
+            events = await session.step(partial(_record_name, session, record))
+        else:
+            log = await self.env.store.open(thread_id)
+            try:
+                written = await log.append([record])
+            finally:
+                await log.close()
+            events = _name_events(thread_id, log, written)
+        await self.env.catalogue.set_name(thread_id, name)
+        return events
+
+    async def close(self) -> None:
+        """Unload everything; running turns are ended as interrupted. Logs that cannot be drained are reported."""
+        self.closing = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for task in list(self._opening.values()):
+            await asyncio.gather(task, return_exceptions=True)
+        results = await asyncio.gather(*(session.close() for session in self._live.values()), return_exceptions=True)
+        for session, result in zip(list(self._live.values()), results, strict=True):
+            if isinstance(result, BaseException):
+                logger.error("thread %s was not drained", session.thread_id, exc_info=result)
+        self._live.clear()
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+
+async def _record_name(session: Session, record: NewRecord) -> list[ClientEvent]:
+    return session.take_in(await session.log.append([record]))
+
+
+def _name_events(thread_id: str, log: Log, written: Sequence[Record]) -> list[ClientEvent]:
+    view = ClientView(thread_id, log.info.mode)
+    return [event for record in written for event in view.apply(record)]

@@ -1,0 +1,53 @@
+"""Where sessions put what clients shall see. Implemented by `events.hub.Hub`; sessions know no connection."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from unspool_protocol.base import WireModel
+from unspool_protocol.cursors import EventCursor
+
+
+class EventSink(Protocol):
+    """Receives the events of live threads in order. Nothing here waits for a client, except `ask`."""
+
+    def publish(
+        self,
+        thread_id: str,
+        method: str,
+        params: WireModel | Mapping[str, Any],
+        *,
+        cursor: EventCursor | None = None,
+        everyone: bool = False,
+    ) -> None:
+        """Put one notification at the end of the thread's stream.
+
+        Args:
+            cursor: Given for events derived from a record. Without it the event is ephemeral and the stream gives it
+                the next cursor behind its newest one.
+            everyone: Also broadcast to initialised connections that are not subscribed (`wire` §4).
+        """
+
+    def broadcast(self, method: str, params: WireModel | Mapping[str, Any]) -> None:
+        """Send a notification to every initialised connection, outside any thread's stream."""
+
+    async def ask(self, thread_id: str, turn_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request to all subscribers of a thread, now and later ones, and wait for the first valid answer.
+
+        Returns:
+            `{"result": ...}` or `{"error": ...}` as the client gave it.
+
+        Raises:
+            asyncio.CancelledError: The asking turn ended; the request is withdrawn and resolved for everyone.
+        """
+
+    def cancel(self, thread_id: str, turn_id: str | None = None) -> None:
+        """Withdraw the pending requests of a thread (of one turn of it); its subscribers see them resolved."""
+
+    def subscribers(self, thread_id: str) -> int:
+        """How many connections are subscribed to the thread."""
+
+    def reset(self, thread_id: str, position: EventCursor) -> None:
+        """Tell where the thread's log ends as it is loaded: everything after `position` will be published."""
+
+    def forget(self, thread_id: str) -> None:
+        """Drop a thread's stream after it was unloaded; its subscriptions end (`thread/closed` was published)."""

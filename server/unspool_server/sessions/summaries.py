@@ -1,0 +1,145 @@
+"""Threads as lists and answers show them (`wire` §5), from a live session or from the catalogue."""
+
+from datetime import datetime
+from typing import Any
+
+from unspool_protocol.log import Record, ThreadSummary
+from unspool_protocol.settings import NOT_LOADED, GitInfo, ThreadEnvironment
+from unspool_protocol.thread_object import Thread, ThreadSetup
+from unspool_protocol.turns import Turn
+
+from unspool_server.errors import LogMissing
+from unspool_server.sessions.clock import now_s
+from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.session import Session, ThreadFacts
+from unspool_server.store.contract import RolloutInfo
+
+
+async def facts_of_log(env: Environment, info: RolloutInfo) -> ThreadFacts:
+    """What a thread's log says of it beside history and settings."""
+    summary = await env.catalogue.get(info.thread_id)
+    if summary is None:
+        return ThreadFacts(base_instructions="", created_at=seconds_of(info.header), forked_from_id=_fork_of(info))
+    return ThreadFacts(
+        base_instructions="",
+        name=summary.name,
+        preview=summary.preview,
+        created_at=int(summary.created_at),
+        updated_at=int(summary.updated_at),
+        forked_from_id=summary.forked_from_id,
+    )
+
+
+def _fork_of(info: RolloutInfo) -> str | None:
+    found = info.header.payload.get("forked_from_id") if info.header is not None else None
+    return found if isinstance(found, str) else None
+
+
+def seconds_of(header: Record | None) -> int:
+    """When a log was begun, in seconds; now where its header does not tell."""
+    text = header.payload.get("timestamp") if header is not None else None
+    try:
+        return int(datetime.fromisoformat(str(text)).timestamp())
+    except ValueError:
+        return now_s()
+
+
+def live_thread(session: Session, turns: tuple[Turn, ...] = ()) -> Thread:
+    """A loaded thread."""
+    facts, settings, info = session.facts, session.settings, session.log.info
+    header = session.history.header.payload
+    return Thread(
+        id=session.thread_id,
+        environments=(ThreadEnvironment(cwd=settings.cwd, runtime_workspace_roots=settings.workspace_roots),),
+        session_id=str(header.get("session_id") or session.thread_id),
+        forked_from_id=facts.forked_from_id,
+        parent_thread_id=_text(header.get("parent_thread_id")),
+        preview=facts.preview,
+        ephemeral=facts.ephemeral,
+        history_mode=session.mode.value,
+        model_provider=settings.model_provider,
+        model=settings.model,
+        reasoning_effort=settings.effort,
+        created_at=facts.created_at,
+        updated_at=facts.updated_at,
+        recency_at=facts.updated_at,
+        status=session.status,
+        path=info.path,
+        cwd=settings.cwd,
+        cli_version=str(header.get("cli_version") or ""),
+        originator=_text(header.get("originator")),
+        source=header.get("source") or "unknown",
+        can_accept_direct_input=True,
+        thread_source=_text(header.get("thread_source")),
+        git_info=_git(header.get("git")),
+        name=facts.name,
+        turns=turns,
+    )
+
+
+def stored_thread(summary: ThreadSummary, path: str | None, turns: tuple[Turn, ...] = ()) -> Thread:
+    """A thread that is not loaded."""
+    return Thread(
+        id=summary.thread_id,
+        session_id=summary.session_id or summary.thread_id,
+        forked_from_id=summary.forked_from_id,
+        parent_thread_id=summary.parent_thread_id,
+        preview=summary.preview,
+        ephemeral=False,
+        history_mode=summary.mode.value,
+        model_provider=summary.model_provider,
+        model=summary.model,
+        created_at=int(summary.created_at),
+        updated_at=int(summary.updated_at),
+        recency_at=int(summary.updated_at),
+        status=NOT_LOADED,
+        path=path,
+        cwd=summary.cwd,
+        cli_version=summary.cli_version,
+        originator=summary.originator,
+        source=summary.source,
+        git_info=_git(summary.git),
+        name=summary.name,
+        turns=turns,
+    )
+
+
+async def summary_of(env: Environment, thread_id: str) -> ThreadSummary:
+    """A stored thread's summary. Raises LogMissing."""
+    summary = await env.catalogue.get(thread_id)
+    if summary is None:
+        raise LogMissing(thread_id)
+    return summary
+
+
+def setup_fields(session: Session) -> dict[str, Any]:
+    """The members that start, resume and fork answer beside the thread (`wire` §5)."""
+    settings = session.settings
+    return {
+        "model": settings.model,
+        "model_provider": settings.model_provider,
+        "service_tier": settings.service_tier,
+        "cwd": settings.cwd,
+        "runtime_workspace_roots": settings.workspace_roots,
+        "approval_policy": settings.approval_policy,
+        "approvals_reviewer": settings.approvals_reviewer,
+        "sandbox": settings.sandbox,
+        "reasoning_effort": settings.effort,
+    }
+
+
+def _git(found: Any) -> GitInfo | None:
+    if not isinstance(found, dict):
+        return None
+    return GitInfo(
+        sha=_text(found.get("commit_hash")),
+        branch=_text(found.get("branch")),
+        origin_url=_text(found.get("repository_url")),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+__all__ = ["ThreadSetup", "facts_of_log", "live_thread", "setup_fields", "stored_thread", "summary_of"]

@@ -1,0 +1,295 @@
+"""One turn: a straight coroutine for the waiting, and steps of the owner task for everything that changes state.
+
+Order of records: 01 §5; of events: `wire` §4. All state of the turn is changed inside steps only, so that an interrupt,
+which is a step too, always finds it complete.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from unspool_protocol.items import THREAD_ITEM, ThreadItem
+from unspool_protocol.log import NewRecord
+from unspool_protocol.turns import Turn as WireTurn
+from unspool_protocol.turns import TurnParams
+
+from unspool_server.errors import ModelError, WriteFailed
+from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.context import ContextUpdate, context_update
+from unspool_server.history.fork import interruption_marker
+from unspool_server.sessions import tools
+from unspool_server.sessions.clock import new_id, now_ms, now_s
+from unspool_server.sessions.context import context_facts, context_records
+from unspool_server.sessions.input import UserMessage
+from unspool_server.sessions.records import (
+    attributed,
+    item_record,
+    shown_item_record,
+    task_complete,
+    task_started,
+    turn_aborted,
+)
+from unspool_server.sessions.sampling import Sampling
+from unspool_server.sessions.session import Session
+from unspool_server.sessions.settings import ThreadSettings, turn_context_record
+from unspool_server.sessions.usage import over_limit
+
+if TYPE_CHECKING:
+    from unspool_server.sessions.tools import OpenCall
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TurnPlan:
+    """What a turn was asked to do."""
+
+    settings: ThreadSettings
+    messages: list[UserMessage]
+    output_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class LiveItem:
+    """An item that clients were told of and that is not recorded yet; `text` grows with its deltas."""
+
+    item: dict[str, Any]
+    started_at_ms: int = field(default_factory=now_ms)
+
+
+class Turn:
+    """The running turn of a session. Created inside a step; `release` lets it begin after its answer has left."""
+
+    kind = "regular"
+
+    def __init__(self, session: Session, plan: TurnPlan) -> None:
+        self.session = session
+        self.plan = plan
+        self.id = new_id()
+        self.announced = False
+        self.input_recorded = False
+        self.flags: set[str] = set()
+        self.pending: deque[UserMessage] = deque()
+        self.live: dict[str, LiveItem] = {}
+        self.calls: dict[str, OpenCall] = {}
+        self.last_message: str | None = None
+        self.sampling: Sampling | None = None
+        self.started_at: int | None = None
+        self._began = time.monotonic()
+        self._released = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the turn's task; it waits for `release`."""
+        self._task = self.session.spawn(self._run(), "turn")
+
+    def release(self) -> None:
+        """Let the turn begin; called when the answer that announces it is on its way."""
+        self._released.set()
+
+    def answer(self) -> WireTurn:
+        """The turn as `turn/start` answers it (`wire` §4)."""
+        return WireTurn(id=self.id, root_turn_id=self.id, items=(), items_view="notLoaded", status="inProgress")
+
+    async def _run(self) -> None:
+        await self._released.wait()
+        try:
+            await self.session.step(self.begin)
+            await self._work()
+        except ModelError as error:
+            await self.session.step(partial(self._fail, error.message, error.info))
+        except WriteFailed:
+            await self.session.step(partial(self._fail, "the log could not be written; nothing was changed", "other"))
+        except Exception:
+            logger.exception("turn %s of thread %s failed", self.id, self.session.thread_id)
+            await self.session.step(partial(self._fail, "internal error", "other"))
+
+    async def _work(self) -> None:
+        from unspool_server.sessions.compaction import compact_inside
+
+        if await self.session.step(self._must_compact_first):
+            await compact_inside(self, before_turn=True)
+        await self.session.step(self.record_input)
+        while True:
+            await self._sample()
+            await tools.run_calls(self)
+            if not await self.session.step(self._go_on):
+                return
+            if await self.session.step(self._is_over_limit):
+                await compact_inside(self, before_turn=False)
+
+    async def begin(self) -> None:
+        """Record and show the turn's start. Runs inside a step, once."""
+        if self.announced:
+            return
+        self.announced = True
+        self.started_at = now_s()
+        if self.plan.settings.cwd != self.session.settings.cwd:
+            self.session.agents_md = self.session.env.read_agents_md(self.plan.settings.cwd)
+        self.session.settings = self.plan.settings
+        self.session.failed = False
+        self.session.publish_status()
+        window = self.session.env.config.context_window
+        await self.session.record(task_started(self.id, self.started_at, window))
+
+    async def record_input(self) -> None:
+        """Record context, settings and user messages (01 §5). Runs inside a step, once."""
+        if self.input_recorded:
+            return
+        self.input_recorded = True
+        update = self._context()
+        records = context_records(update, self)
+        records.append(turn_context_record(self.plan.settings, self.id))
+        records += self.session.settings_to_record(self.plan.settings)
+        await self.session.record(*records)
+        if self.session.log.deferred:
+            await self.session.flushed()
+        for message in self.plan.messages:
+            await self.record_message(message)
+
+    def _context(self) -> ContextUpdate:
+        facts = context_facts(self.session, self.plan.settings)
+        return context_update(self.session.history.state, facts)
+
+    async def record_message(self, message: UserMessage) -> None:
+        """Record one user message for model and clients."""
+        session = self.session
+        if not session.facts.preview:
+            session.facts.preview = message.text
+        stamp = now_ms()
+        await session.record(
+            item_record(self.attributed(message.response_item, stamp)),
+            self.item_event(message.item.model_copy(update={"started_at_ms": None}), stamp, stamp),
+        )
+
+    def attributed(self, item: Mapping[str, Any], created_ms: int | None = None) -> dict[str, Any]:
+        """A Responses item with the turn it belongs to, as the log keeps it (01 §3.2)."""
+        return attributed(item, self.id, created_ms)
+
+    def item_event(self, item: Any, started_ms: int, completed_ms: int) -> NewRecord:
+        """The client-visible record of a finished item."""
+        session = self.session
+        return shown_item_record(
+            item,
+            thread_id=session.thread_id,
+            turn_id=self.id,
+            mode=session.mode,
+            started_ms=started_ms,
+            completed_ms=completed_ms,
+        )
+
+    async def _must_compact_first(self) -> bool:
+        update = self._context()
+        return over_limit(self.session, extra=update.items)
+
+    async def _is_over_limit(self) -> bool:
+        return over_limit(self.session)
+
+    async def _sample(self) -> None:
+        """One request to the model; a steer may cut it short (`wire` §6, turn/steer)."""
+        sampling = Sampling(self)
+        self.sampling = sampling
+        try:
+            await sampling.run()
+        finally:
+            self.sampling = None
+
+    async def _go_on(self) -> bool:
+        """After a round: take in steered input, go on after tool outputs, or finish. One step, so no input is lost."""
+        again = bool(self.calls)
+        self.calls.clear()
+        while self.pending:
+            again = True
+            await self.record_message(self.pending.popleft())
+        if again:
+            return True
+        await self._complete()
+        return False
+
+    def show_started(self, item: Any) -> None:
+        """Tell clients that an item begins; it stays in the turn's snapshot until it is recorded."""
+        live = LiveItem(item.model_dump(by_alias=True, mode="json"))
+        live.item["startedAtMs"] = live.started_at_ms
+        self.live[item.id] = live
+        self.session.publish(
+            "item/started", {"item": dict(live.item), "turnId": self.id, "startedAtMs": live.started_at_ms}
+        )
+
+    def live_items(self) -> list[ThreadItem]:
+        """Items that clients were told of and that are not recorded yet, with the text so far."""
+        return [THREAD_ITEM.validate_python(live.item) for live in self.live.values()]
+
+    def steer(self, message: UserMessage) -> None:
+        """Add input to the running turn; a running request is cut so that the model sees it at once."""
+        self.pending.append(message)
+        if self.sampling is not None:
+            self.sampling.cut()
+
+    async def _complete(self) -> None:
+        await self._end(task_complete(self.id, self.last_message, self._times()))
+
+    async def _fail(self, message: str, info: Any) -> None:
+        """End a failed turn; its user text and finished items stay (07 §9)."""
+        await self.begin()
+        await self.record_input()
+        self.live.clear()
+        error = {"message": message, "codex_error_info": info}
+        self.session.failed = True
+        self.session.turn = None
+        self.session.publish_status()
+        self.session.publish(
+            "error",
+            {"turnId": self.id, "willRetry": False, "error": {"message": message, "codexErrorInfo": info}},
+        )
+        await self._end(task_complete(self.id, self.last_message, self._times(), error=error), announce_idle=False)
+
+    async def abort(self, reason: str, *, marker: bool = True) -> None:
+        """End the turn now, leaving valid history behind (07 §4). Runs inside a step."""
+        task, self._task = self._task, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if self.session.turn is not self:
+            return
+        await self.begin()
+        await self.record_input()
+        self.live.clear()
+        await self.session.record(*tools.aborted_outputs(self))
+        while self.pending:
+            await self.record_message(self.pending.popleft())
+        if marker:
+            await self.session.record(item_record(self.attributed(interruption_marker(f"msg_{new_id()}"), now_ms())))
+        await self._end(turn_aborted(self.id, self._times()))
+
+    def _times(self) -> dict[str, Any]:
+        return {
+            "started_at": self.started_at,
+            "completed_at": now_s(),
+            "duration_ms": int((time.monotonic() - self._began) * 1000),
+        }
+
+    async def _end(self, record: NewRecord, *, announce_idle: bool = True) -> None:
+        session = self.session
+        written = await session.log.add([record])
+        on_disk = await session.flushed()
+        events = session.take_in(written)
+        if session.turn is self:
+            session.turn = None
+        if announce_idle:
+            session.publish_status()
+        session.publish_events(events if on_disk else [_accepted_only(event) for event in events])
+        session.view.forget_finished()
+        session.turn_ended()
+
+
+def _accepted_only(event: ClientEvent) -> ClientEvent:
+    """A `turn/completed` that says that the log is not on the disk yet (DESIGN §5)."""
+    if not isinstance(event.params, TurnParams):
+        return event
+    turn = event.params.turn.model_copy(update={"durability": "accepted"})
+    return ClientEvent(event.method, event.params.model_copy(update={"turn": turn}), event.cursor)

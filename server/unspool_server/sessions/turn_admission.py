@@ -1,0 +1,104 @@
+"""Who may run a turn when: start or join, steer, interrupt, and the compaction turn (`wire` §6). Inside steps only."""
+
+from functools import partial
+
+from unspool_protocol.turn_methods import TurnStartParams
+
+from unspool_server.errors import RequestError
+from unspool_server.sessions.compaction import CompactionTurn
+from unspool_server.sessions.input import UserMessage
+from unspool_server.sessions.session import After, Session
+from unspool_server.sessions.settings import for_turn
+from unspool_server.sessions.turn import Turn, TurnPlan
+
+
+async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None) -> Turn:
+    """Begin a turn, or join the running one as steered input: then its id comes back."""
+    if session.turn is not None:
+        _steer(session.turn, message)
+        return session.turn
+    settings = for_turn(session.settings, params)
+    plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
+    session.turn = Turn(session, plan)
+    session.turn.start()
+    return session.turn
+
+
+async def steer_turn(session: Session, expected: str, message: UserMessage | None) -> Turn:
+    """Add input to the running turn.
+
+    Raises:
+        RequestError: No turn runs, another one does, or the input is empty.
+    """
+    turn = session.turn
+    if turn is None:
+        raise RequestError("no active turn to steer", data={"reason": "noActiveTurn"})
+    if turn.id != expected:
+        message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
+        raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
+    if message is None:
+        raise RequestError("input must not be empty", data={"reason": "invalidParams", "field": "input"})
+    _steer(turn, message)
+    return turn
+
+
+def _steer(turn: Turn, message: UserMessage | None) -> None:
+    if turn.kind != "regular":
+        raise RequestError(
+            "cannot steer a compact turn",
+            data={
+                "reason": "activeTurn",
+                "turnId": turn.id,
+                "codexErrorInfo": {"activeTurnNotSteerable": {"turnKind": turn.kind}},
+            },
+        )
+    if message is not None:
+        turn.steer(message)
+
+
+async def interrupt_turn(session: Session, turn_id: str, after: After) -> None:
+    """End the running turn; its events follow the answer.
+
+    Raises:
+        RequestError: No turn runs, or another one does.
+    """
+    await session.answered_step(after, partial(_check_active, session, turn_id), _abort)
+
+
+async def _check_active(session: Session, turn_id: str) -> Turn:
+    turn = session.turn
+    if turn is None:
+        raise RequestError("no active turn to interrupt", data={"reason": "noActiveTurn"})
+    if turn_id and turn.id != turn_id:
+        raise RequestError(
+            f"expected active turn id {turn_id} but found {turn.id}",
+            data={"reason": "otherActiveTurn", "turnId": turn.id},
+        )
+    return turn
+
+
+async def _abort(turn: Turn) -> None:
+    await turn.abort("interrupted")
+
+
+async def start_compaction(session: Session, after: After) -> None:
+    """Accept a compaction by the model: a running turn is ended first, without a marker (07 §4), then it begins."""
+
+    async def accept() -> None:
+        return None
+
+    async def begin(_: None) -> None:
+        if session.turn is not None:
+            await session.turn.abort("interrupted", marker=False)
+        turn = CompactionTurn(session, TurnPlan(session.settings, []))
+        session.turn = turn
+        turn.start()
+        turn.release()
+
+    await session.answered_step(after, accept, begin)
+
+
+async def end_running(session: Session, *, interrupt: bool) -> None:
+    """Make way for a transformation: with the caller's word a running turn is ended, else the gate refuses later."""
+    if interrupt and session.turn is not None:
+        await session.turn.abort("interrupted")

@@ -1,0 +1,1 @@
+"""Room `transport` of the server (see docs/architecture.md)."""

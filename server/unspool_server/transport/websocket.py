@@ -1,0 +1,226 @@
+"""WebSocket over TCP (`wire` §1): Starlette decides who may connect, uvicorn speaks the protocol.
+
+`Listener` runs uvicorn inside this process on a socket that it is given; `unix.py` gives it another kind.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.server import ServerState
+
+from unspool_server.connection import Connection, Shared
+from unspool_server.errors import RequestError, UnspoolError
+from unspool_server.transport.framing import MAX_MESSAGE_BYTES
+from unspool_server.transport.pump import Incoming, pump
+
+Authorize = Callable[[Mapping[str, str]], str | None]
+"""Looks at the headers of an upgrade: None lets it pass, text is the body of a 401."""
+
+_HEALTH = ("/healthz", "/readyz")
+_SHUTDOWN_S = 5
+_CLOSE_S = 2
+_BINARY_REFUSED = "Invalid request: binary frames are not supported"
+
+
+class ListenRefused(UnspoolError):
+    """An address that the server will not listen on."""
+
+
+def application(shared: Shared, authorize: Authorize | None = None) -> ASGIApp:
+    """The ASGI application: any path upgrades, two paths tell that the server lives."""
+
+    async def converse(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await _serve(shared, websocket)
+
+    routes = [
+        *(Route(path, _healthy, methods=["GET"]) for path in _HEALTH),
+        Route("/{path:path}", _not_an_upgrade, methods=["GET"]),
+        WebSocketRoute("/{path:path}", converse),
+    ]
+    return _Guard(Starlette(routes=routes), authorize)
+
+
+class Listener:
+    """A running server on one socket. An async context manager; `close` ends every connection and awaits it."""
+
+    def __init__(self, app: ASGIApp, listening: socket.socket, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.address: Any = listening.getsockname()
+        self._socket = listening
+        # No pings: a client that is slow to read is also slow to answer them, and must not be cut off for it. Dead
+        # peers are found by TCP keep-alive. No compression: the reference negotiates none.
+        config = uvicorn.Config(
+            app,
+            ws="websockets-sansio",
+            ws_max_size=max_message_bytes,
+            ws_ping_interval=None,
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        self._server = _Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Accept connections from now on. Raises what the server failed with, if it could not start."""
+        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name="websocket listener")
+        up = asyncio.create_task(self._server.up.wait(), name="websocket listener start")
+        await asyncio.wait({self._task, up}, return_when=asyncio.FIRST_COMPLETED)
+        up.cancel()
+        if self._task.done():
+            self._socket.close()
+            await self._task
+
+    async def close(self) -> None:
+        """Stop listening and end all connections."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+        self._socket.close()
+
+    @property
+    def server_state(self) -> ServerState:
+        """uvicorn's connections."""
+        return self._server.server_state
+
+    async def wait_closed(self) -> None:
+        """Wait until the server has ended, for whatever reason."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def listen_tcp(
+    shared: Shared,
+    host: str,
+    port: int,
+    *,
+    authorize: Authorize | None = None,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> Listener:
+    """Bind an IP address; port 0 takes a free one, which `Listener.address` then tells. Not started yet.
+
+    Raises:
+        ListenRefused: `host` is a name, or an address that others can reach while nobody is asked for a token.
+        OSError: The address is taken or not ours.
+    """
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        raise ListenRefused(f"{host!r} is no IP address") from None
+    if not ip.is_loopback and authorize is None:
+        raise ListenRefused(f"refusing to listen on {host} without authentication")
+    family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit both: deltas leave at once, and peers that vanished are noticed.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.bind((host, port))
+        listening.setblocking(False)
+    except OSError:
+        listening.close()
+        raise
+    return Listener(application(shared, authorize), listening, max_message_bytes=max_message_bytes)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a part of a program that has its own signal handlers; tells when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
+class _Guard:
+    """Refuses before anything is looked at: whoever carries an `Origin` (403), upgrades without authority (401)."""
+
+    def __init__(self, app: ASGIApp, authorize: Authorize | None) -> None:
+        self._app, self._authorize = app, authorize
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "origin" in headers:
+            await _refuse(Response(status_code=403), scope, receive, send)
+            return
+        if self._authorize is not None and scope["type"] == "websocket":
+            complaint = self._authorize(headers)
+            if complaint is not None:
+                await _refuse(PlainTextResponse(complaint, status_code=401), scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or an upgrade, with a plain response."""
+    if scope["type"] == "websocket":
+        await WebSocket(scope, receive, send).send_denial_response(response)
+    else:
+        await response(scope, receive, send)
+
+
+async def _healthy(request: Request) -> Response:
+    return Response()
+
+
+async def _not_an_upgrade(request: Request) -> Response:
+    return PlainTextResponse("Connection header did not include 'upgrade'", status_code=400)
+
+
+async def _serve(shared: Shared, websocket: WebSocket) -> None:
+    """One connection; each message is one text frame, in the order of the outbox."""
+
+    async def read() -> Iterable[Incoming] | None:
+        event = await websocket.receive()
+        if event["type"] == "websocket.disconnect":
+            return None
+        text = event.get("text")
+        if text is None:
+            return (RequestError(_BINARY_REFUSED, data={"reason": "binaryFrame"}),)
+        return (text,)
+
+    async def write(batch: Sequence[bytes]) -> None:
+        for body in batch:
+            try:
+                await websocket.send_text(body.decode())
+            except (WebSocketDisconnect, RuntimeError) as error:
+                raise ConnectionResetError("the client is gone") from error
+
+    await pump(Connection(shared), read, write)
+    # Our side may have ended it (a client too slow for its own policy). Whoever does not read gets no close frame.
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await websocket.close()
