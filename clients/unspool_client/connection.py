@@ -1,7 +1,7 @@
 """One connection's life: requests out and their answers in, in any order; notifications and server requests passed on.
 
 Owns neither reconnecting nor handlers. One task reads, and it never waits for anything but the channel, so an answer
-is never stuck behind events that nobody takes (OPEN group K: both sides waiting).
+is never stuck behind events that nobody takes.
 """
 
 import asyncio

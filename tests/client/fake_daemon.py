@@ -65,9 +65,11 @@ class FakeDaemon:
         cut_at: Cut the connection instead of sending the message with this number, counted over all connections.
         cut_every: Cut every connection after this many messages.
         handlers: Replace or add methods.
+        opaque: Give cursors that tell no order.
     """
 
     def __init__(self) -> None:
+        self.opaque = False
         self.events: list[dict[str, Any]] = []
         self.received: list[dict[str, Any]] = []
         self.handshakes: list[dict[str, Any]] = []
@@ -224,7 +226,7 @@ class FakeDaemon:
     # The script
 
     async def publish(self, method: str, params: Mapping[str, Any], ordinal: int, counter: int = 0) -> None:
-        cursor = EventCursor(THREAD_ID, ordinal, counter).encode()
+        cursor = f"c{ordinal}.{counter}" if self.opaque else EventCursor(THREAD_ID, ordinal, counter).encode()
         event = {"method": method, "params": {"threadId": THREAD_ID, **params}, "cursor": cursor}
         self.events.append(event)
         for peer in [peer for peer in self.peers if peer.subscribed]:

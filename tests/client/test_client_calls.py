@@ -68,7 +68,7 @@ async def test_a_refused_upgrade_tells_why_and_is_not_retried() -> None:
 
     async with serve(handler, "127.0.0.1", 0, process_request=refuse) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        with pytest.raises(ConnectFailed, match="401 .*invalid websocket bearer token") as caught:
+        with pytest.raises(ConnectFailed, match=r"401 .*invalid websocket bearer token") as caught:
             async with Client.connect(f"ws://127.0.0.1:{port}", token="secret"):
                 pass
     assert not caught.value.retryable

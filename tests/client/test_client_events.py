@@ -83,7 +83,9 @@ async def test_a_slow_reader_fetches_the_rest_while_calls_and_others_go_on(daemo
     assert daemon.resumes, "the rest came from the daemon"
 
 
-async def test_two_readers_that_both_lag_have_the_same_list(daemon: FakeDaemon) -> None:
+@pytest.mark.parametrize("opaque", [False, True])
+async def test_readers_that_all_lag_have_the_same_list(daemon: FakeDaemon, opaque: bool) -> None:
+    daemon.opaque = opaque
     async with asyncio.timeout(5), Client.over(daemon.open_memory, buffer_events=5) as client:
         thread = await client.start_thread()
         readers = [thread.events("now") for _ in range(3)]

@@ -78,6 +78,10 @@ class FaultyBlob:
         self._faults.meet("sync")
         self._inner.sync()
 
+    def rewrite(self, offset: int, content: bytes) -> None:
+        self._faults.meet("rewrite")
+        self._inner.rewrite(offset, content)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -283,3 +283,37 @@ async def test_legacy_logs_carry_no_ordinals_and_count_lines(store: RolloutStore
     assert all(b'"ordinal"' not in record.raw for record in found)
     await log.close()
     assert (await store.open(log.info.thread_id)).next_ordinal == 3
+
+
+async def test_a_writer_that_dies_accepts_nothing_more_and_frees_the_thread(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = backend.open()
+    log = await thread(store, "a")
+
+    def die(_: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("unspool_server.store.tail.RolloutTail.extend", lambda *_: die(None))
+        with pytest.raises(StoreClosed):
+            await log.append(notes("b"))
+    for refused in (log.add(notes("c")), log.flush(), log.append(notes("d"))):
+        with pytest.raises(StoreClosed):
+            await refused
+    await log.discard()
+    again = await store.open(log.info.thread_id)
+    assert again.next_ordinal == 2
+
+
+async def test_records_added_while_the_rollout_is_created_are_written_without_another_barrier(
+    store: RolloutStore,
+) -> None:
+    log = await store.create(header(new_id()))
+    creating = asyncio.create_task(log.persist())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await log.add(notes("a"))
+    await creating
+    await log.append([])
+    assert texts(await read(store, log.info.rollout_id)) == ["session_meta", "a"]

@@ -1,5 +1,7 @@
 """Branches, fencing, archive and deletion on every backend (DESIGN §4; 01 §8)."""
 
+import asyncio
+import contextlib
 import errno
 
 import pytest
@@ -13,6 +15,7 @@ from unspool_server.errors import (
     WriteFailed,
     WriterHeld,
 )
+from unspool_server.store.contract import Log
 from unspool_server.store.rollouts import RolloutStore
 
 from tests.conformance.conftest import Backend
@@ -246,3 +249,30 @@ async def test_a_legacy_rollout_points_at_no_base(store: RolloutStore) -> None:
     log = await thread(store, "a", mode=HistoryMode.LEGACY)
     with pytest.raises(ValueError, match="legacy"):
         await store.branch(header(new_id(), mode=HistoryMode.LEGACY), Position(log.info.thread_id, 1))
+
+
+@pytest.mark.parametrize("steps", range(1, 12))
+async def test_a_cancelled_branch_happens_whole_or_not_at_all(store: RolloutStore, steps: int) -> None:
+    log = await thread(store, "a", "b")
+    thread_id, second = log.info.thread_id, new_id()
+    task = asyncio.create_task(
+        store.branch(header(thread_id, second), Position(thread_id, 2), notes("x"), replaces=log)
+    )
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await (await task).close()
+    with contextlib.suppress(StoreClosed):
+        await log.close()
+    reopened = await asyncio.wait_for(_open_when_free(store, thread_id), 10)
+    present = texts(await read(store, reopened.info.rollout_id))
+    assert present in (["session_meta", "a", "session_meta", "x"], ["session_meta", "a", "b"])
+
+
+async def _open_when_free(store: RolloutStore, thread_id: str) -> Log:
+    while True:
+        try:
+            return await store.open(thread_id)
+        except WriterHeld:
+            await asyncio.sleep(0)

@@ -298,3 +298,20 @@ def test_a_rollback_on_a_legacy_thread_and_its_undo_are_told_and_change_the_turn
     assert [found.id for found in client_turns(records, "th", HistoryMode.LEGACY)] == ["t1", "t2"]
     reverted = [shape for method, shape in told(legacy(), *records) if method == "thread/reverted"]
     assert [(shape["reason"], shape["turnIds"]) for shape in reverted] == [("rollback", ["t2"]), ("undo", ["t2"])]
+
+
+def test_a_turn_that_was_cut_off_ends_at_one_cursor_whether_the_log_goes_on_or_not() -> None:
+    started = [Record("r", 0, "session_meta", {}), Record("r", 1, "event_msg", {"type": "task_started", "turn_id": "t1"})]
+    going_on = Record("r", 2, "event_msg", {"type": "task_started", "turn_id": "t2"})
+    stopped, continued = ClientView("th", HistoryMode.PAGINATED), ClientView("th", HistoryMode.PAGINATED)
+    for record in started:
+        stopped.apply(record)
+        continued.apply(record)
+
+    at_the_end, on_the_way = stopped.settle(), continued.apply(going_on)
+
+    assert [event.method for event in on_the_way] == ["turn/completed", "turn/started"]
+    assert at_the_end == on_the_way[:1]
+    assert at_the_end[0].params.turn.status == "interrupted"  # type: ignore[union-attr]
+    assert (1, 1 << 30) < at_the_end[0].cursor.key < on_the_way[1].cursor.key == (2, 0)
+    assert stopped.settle() == []

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unspool_protocol.log import HistoryMode, Record, RecordType
+from unspool_server.history import replay
 from unspool_server.history.bounded import BoundedScan
 from unspool_server.history.fork import unfinished_turn
 from unspool_server.history.reconstruct import merge_patch, reconstruct
@@ -141,9 +142,12 @@ def test_patches_merge_as_rfc_7396_says(target: Any, patch: Any, expected: Any) 
 
 def test_asking_whether_items_are_boundaries_is_left_to_markers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(
-        "unspool_server.history.replay.is_instruction_boundary", lambda item: asked.append(item) or True
-    )
+
+    def ask(item: Any) -> bool:
+        asked.append(item)
+        return True
+
+    monkeypatch.setattr(replay, "is_instruction_boundary", ask)
     log = " ".join(f"T(t{number},u,a,m)" for number in range(50))
     reconstruct(parse_log(log, HistoryMode.LEGACY), HistoryMode.LEGACY)
     assert asked == []

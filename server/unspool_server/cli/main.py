@@ -14,6 +14,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "exec": ("exec:exec_command", "Run one turn and print its result."),
     "threads": ("threads:threads", "List, show and change stored threads."),
     "replay": ("replay:replay", "Show a thread's events again, at their own pace if you like."),
+    "demo": ("demo:demo", "Show the main job from start to end; no key needed."),
     "schema": ("schema:schema", "Write JSON Schema of the wire and the log."),
 }
 """Name -> where it is below this package, and its line of help. Kept here so that help imports nothing."""

@@ -70,7 +70,9 @@ async def thread_resume(ctx: RequestContext, params: ThreadResumeParams) -> Thre
     for note in session.load_notes:
         tell(ctx, "warning", {"threadId": session.thread_id, **note})
     if fresh:
-        session.publish_status()
+        # Outside the thread's events: a replay that this call asks for would show it to the caller once more.
+        loaded = {"threadId": session.thread_id, "status": session.status}
+        shared.hub.broadcast("thread/status/changed", loaded)
     return await session.step(partial(_resumed, ctx, shared, session, params, after))
 
 

@@ -42,6 +42,9 @@ from .view_marks import BoundaryMarks
 REVERTING_BRANCHES = frozenset({"rollback", "undo", "revert", "restore"})
 """Reasons of a branch that changes a thread's own past; a fork begins another thread."""
 
+BEHIND_RECORD = 1 << 52
+"""A cursor's counter behind every event of a record and every delta that was shown while it was the newest one."""
+
 _HARMLESS_ERRORS = frozenset({"thread_rollback_failed", "active_turn_not_steerable"})
 """Errors about a request, not about the turn they were recorded in: its status stays."""
 
@@ -73,6 +76,7 @@ class ClientView:
         self._next_item = 1
         self._events: list[ClientEvent] = []
         self._record = Record("", 0, "", {})
+        self._behind = EventCursor("", 0, BEHIND_RECORD)
 
     @property
     def turns(self) -> list[Turn]:
@@ -95,7 +99,11 @@ class ClientView:
         self._ledger.forget()
 
     def apply(self, record: Record) -> list[ClientEvent]:
-        """Fold one record in and return its events, in order; their cursors count from 0."""
+        """Fold one record in and return its events, in order; their cursors count from 0.
+
+        The end of a turn that was cut off comes first, with a cursor behind the record before this one (`settle`).
+        """
+        self._behind = EventCursor(self._record.rollout_id, self._record.ordinal, BEHIND_RECORD)
         self._events, self._record = [], record
         if record.type == RecordType.EVENT_MSG:
             self._apply_event(record.event or "", record.payload)
@@ -105,6 +113,17 @@ class ClientView:
             self._apply_checkpoint(record)
         elif record.type == RecordType.SESSION_META:
             self._apply_header(record)
+        return self._events
+
+    def settle(self) -> list[ClientEvent]:
+        """The log was read to its end and no turn of it runs: end an open turn as cut off, and say so.
+
+        The event's cursor lies behind everything that clients could see of the newest record, deltas included. A fold
+        that goes on reading instead gives the same event when it meets the next turn.
+        """
+        self._behind = EventCursor(self._record.rollout_id, self._record.ordinal, BEHIND_RECORD)
+        self._events = []
+        self._finish()
         return self._events
 
     # -- events of the log ---------------------------------------------------------------------------------------------
@@ -259,7 +278,7 @@ class ClientView:
         if draft is None:
             return
         draft.settle()
-        self._retire(draft)
+        self._retire(draft, self._behind)
 
     def _close(self, draft: TurnDraft, payload: Mapping[str, Any]) -> None:
         draft.started_at = draft.started_at or count_of(payload, "started_at")
@@ -267,7 +286,7 @@ class ClientView:
         draft.duration_ms = count_of(payload, "duration_ms")
         self._retire(draft)
 
-    def _retire(self, draft: TurnDraft) -> None:
+    def _retire(self, draft: TurnDraft, cursor: EventCursor | None = None) -> None:
         if draft is self.current_draft:
             self.current_draft = None
             if draft.is_void:
@@ -276,7 +295,7 @@ class ClientView:
         if draft.silent:
             return
         params = TurnParams(thread_id=self.thread_id, turn=draft.turn(ItemsView.SUMMARY))
-        self._emit("turn/completed", params)
+        self._emit("turn/completed", params, cursor)
 
     def _ended(self, turn_id: str | None) -> TurnDraft | None:
         """The turn that an end record means: the one it names, else the current one."""
@@ -326,9 +345,10 @@ class ClientView:
         moment = epoch_ms(self._record.timestamp)
         return None if moment is None else moment // 1000
 
-    def _emit(self, method: str, params: WireModel) -> None:
-        cursor = EventCursor(self._record.rollout_id, self._record.ordinal, len(self._events))
-        self._events.append(ClientEvent(method, params, cursor))
+    def _emit(self, method: str, params: WireModel, cursor: EventCursor | None = None) -> None:
+        own = sum(event.cursor.ordinal == self._record.ordinal for event in self._events)
+        place = cursor or EventCursor(self._record.rollout_id, self._record.ordinal, own)
+        self._events.append(ClientEvent(method, params, place))
 
 
 _HANDLERS: Mapping[str, Callable[[ClientView, Mapping[str, Any]], None]] = {

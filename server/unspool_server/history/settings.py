@@ -98,15 +98,21 @@ def _combined(
         approvals_reviewer=text_of(applied, "approvals_reviewer"),
         sandbox_policy=object_of(applied, "sandbox_policy"),
         permission_profile=object_of(applied, "permission_profile"),
-        effort=text_of(newest, "effort") or text_of(newest, "reasoning_effort"),
-        reasoning_summary=text_of(newest, "summary") or text_of(newest, "reasoning_summary"),
-        personality=text_of(newest, "personality"),
+        effort=text_of(newest, "effort") or text_of(newest, "reasoning_effort") or _mode_effort(newest),
+        reasoning_summary=text_of(newest, "summary") or text_of(newest, "reasoning_summary") or text_of(context, "summary"),
+        personality=text_of(newest, "personality") or text_of(context, "personality"),
         service_tier=text_of(newest, "service_tier"),
         collaboration_mode=object_of(newest, "collaboration_mode"),
         base_instructions=_instructions(header),
         dynamic_tools=_tools(header),
         token_info=token_info,
     )
+
+
+def _mode_effort(source: Mapping[str, Any]) -> str | None:
+    """Applied settings hold the effort in their collaboration mode only."""
+    mode = object_of(source, "collaboration_mode") or EMPTY
+    return text_of(object_of(mode, "settings") or EMPTY, "reasoning_effort")
 
 
 def _texts(source: Mapping[str, Any], key: str) -> tuple[str, ...] | None:

@@ -92,7 +92,7 @@ async def _leave(session: Session, removed: Sequence[TurnSlice], word: str) -> l
     if session.mode == HistoryMode.LEGACY:
         whole = [record async for record in session.store.read(session.log.info.rollout_id)]
         marker = rollback_marker(whole, removed[-1].start, turn_ids)
-        return session.take_in(await session.log.append([marker], expected_ordinal=session.log.next_ordinal))
+        return await _append_legacy(session, [marker])
     return await branch(session, removed[-1].start, Reason(word, turn_ids))
 
 
@@ -199,6 +199,12 @@ async def _undo_legacy(session: Session) -> list[ClientEvent]:
     restore: Sequence[NewRecord] | None = legacy_restore(whole, window_id=new_id())
     if restore is None:
         raise RequestError("there is no rollback to undo", data={"reason": "nothingToUndo"})
-    events = session.take_in(await session.log.append(restore, expected_ordinal=session.log.next_ordinal))
+    return await _append_legacy(session, restore)
+
+
+async def _append_legacy(session: Session, records: Sequence[NewRecord]) -> list[ClientEvent]:
+    """Append a marker or its undo; it may change what records far back mean, so the history is read anew (03 §7)."""
+    events = session.take_in(await session.log.append(records, expected_ordinal=session.log.next_ordinal))
+    session.history = await load(session.store, session.log.info)
     session.refold()
     return events

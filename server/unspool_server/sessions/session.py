@@ -74,6 +74,7 @@ class Session:
         self._owed_warning: str | None = None
         self.refold()
         env.sink.reset(self.thread_id, self.end_cursor)
+        self.publish_events(self.view.settle())
 
     @property
     def thread_id(self) -> str:

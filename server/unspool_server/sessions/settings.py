@@ -182,6 +182,8 @@ def turn_context_record(settings: ThreadSettings, turn_id: str) -> NewRecord:
     }
     if settings.effort is not None:
         payload["effort"] = settings.effort
+    if settings.personality is not None:
+        payload["personality"] = settings.personality
     payload |= {
         "collaboration_mode": collaboration(settings),
         "multi_agent_version": "disabled",

@@ -54,9 +54,10 @@ _TRIGRAM = 3
 class SqliteRows:
     """See `catalogue_rows.Rows`. Every method may raise `sqlite3.Error`."""
 
-    def __init__(self, connection: aiosqlite.Connection, heads: dict[str, Head]) -> None:
+    def __init__(self, connection: aiosqlite.Connection) -> None:
         self._connection = connection
-        self._heads = heads
+        self._heads: dict[str, Head] = {}
+        self._version: int | None = None
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteRows":
@@ -82,16 +83,21 @@ class SqliteRows:
                 raise sqlite3.DatabaseError("another version, or damaged")
             if version == 0:
                 await connection.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={VERSION};COMMIT;")
-            query = "SELECT thread_id, rollout_id, archived, size, modified_ns, index_name FROM threads"
-            async with connection.execute(query) as found:
-                heads = {row[0]: Head(row[1], bool(row[2]), row[3], row[4], row[5]) async for row in found}
+            rows = cls(connection)
+            await rows.heads()
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, heads)
+        return rows
 
     async def heads(self) -> dict[str, Head]:
-        """The head of every row by thread id, as this process knows them."""
+        """The head of every row by thread id; read again when another process has written."""
+        version = await _value(self._connection, "PRAGMA data_version")
+        if version != self._version:
+            query = "SELECT thread_id, rollout_id, archived, size, modified_ns, index_name FROM threads"
+            async with self._connection.execute(query) as found:
+                self._heads = {row[0]: Head(row[1], bool(row[2]), row[3], row[4], row[5]) async for row in found}
+            self._version = version
         return dict(self._heads)
 
     async def load(self, thread_id: str) -> Row | None:

@@ -11,13 +11,16 @@ from .blocks import LINE_BYTES, Bytes, lines_backward
 from .catalogue_rows import Head, Row, Rows
 from .contract import RolloutInfo, Summariser
 from .lines import line_digest
+from .memory_blob import MemoryBlob
 from .names import Entry, present_order
 from .reader import Source, records_forward
 from .rollouts import RolloutStore
 from .session_names import Names
+from .shelf import Blob
 
 _FOLD_RECORDS = 500
 """Records folded at a time, so that a long log does not hold up the event loop."""
+_SMALL_BYTES = 64 * 1024
 _SAVE_ROWS = 200
 """Rows saved at a time, so that a first scan that is cut short has not been for nothing."""
 
@@ -54,7 +57,7 @@ class CatalogueFeed:
             if stat is not None and known is not None and _head(entries[0], stat, name) == known:
                 gone.discard(thread_id)
                 continue
-            row = await self._row(rows, entries, known, name)
+            row = await self._row(rows, entries, known, name, stat)
             if row is None:
                 continue
             gone.discard(thread_id)
@@ -78,26 +81,40 @@ class CatalogueFeed:
             threads.setdefault(entry.thread_id, []).append(entry)
         return {each: found if len(found) == 1 else present_order(found) for each, found in threads.items()}
 
-    async def _row(self, rows: Rows, entries: Sequence[Entry], known: Head | None, name: str | None) -> Row | None:
-        """The row of a thread's present rollout; None when none of its rollouts is usable."""
+    async def _row(
+        self,
+        rows: Rows,
+        entries: Sequence[Entry],
+        known: Head | None,
+        name: str | None,
+        stat: tuple[int, int] | None,
+    ) -> Row | None:
+        """The row of a thread's present rollout; None when none of its rollouts is usable.
+
+        Args:
+            stat: Of the first entry, if it is there.
+        """
         for entry in entries:
             try:
                 info = await self._store.index.info(entry)
-                stat = await self._shelf.run(lambda entry=entry: self._shelf.stat(entry))  # type: ignore[misc]
-                head = _head(entry, stat, name)
+                if stat is None:
+                    [stat] = await self._shelf.run(lambda entry=entry: self._shelf.stat_all([entry]))  # type: ignore[misc]
+                if stat is None:
+                    continue
+                head, stat = _head(entry, stat, name), None
                 old = await rows.load(entry.thread_id) if known is not None else None
                 if old is not None and head == known:
                     return old
                 return await self._fold(head, entry, info, old)
             except (LogCorrupt, OSError):
-                continue
+                stat = None
         return None
 
     async def _fold(self, head: Head, entry: Entry, info: RolloutInfo, old: Row | None) -> Row:
         same = old is not None and old.head.rollout_id == head.rollout_id
         if old is not None and same and (old.head.size, old.head.modified_ns) == (head.size, head.modified_ns):
             return replace(old, head=head, summary=_shown(old.summary, head))
-        blob = await self._store.index.open_blob(entry)
+        blob = await self._load(entry, head.size)
         try:
             data = await self._whole_lines(Bytes(self._shelf, blob, blob.size(), self._store.stats))
             # A log that changed without growing was not appended to: then nothing read before can be relied on.
@@ -112,6 +129,20 @@ class CatalogueFeed:
         finally:
             await self._shelf.run(blob.close)
         return Row(head, folded.consumed, digest, folded.expected, _shown(summary, head))
+
+    async def _load(self, entry: Entry, size: int) -> Blob:
+        """Open a log; a small one is fetched at once, which is what makes a first scan of thousands bearable."""
+        if size > _SMALL_BYTES or entry.compressed:
+            return await self._store.index.open_blob(entry)
+
+        def fetch() -> bytes:
+            blob = self._shelf.open(entry)
+            try:
+                return blob.read(0, blob.size())
+            finally:
+                blob.close()
+
+        return MemoryBlob(await self._shelf.run(fetch))
 
     async def _whole_lines(self, data: Bytes) -> Bytes:
         """Without a last line that is still being written, or torn."""

@@ -24,6 +24,8 @@ from .shelf import Blob
 T = TypeVar("T")
 _RACY_NS = 50_000_000
 """A folder that changed this shortly before it was scanned may change again without its time stamp moving."""
+_FOLDER_LEVELS = 5
+"""Day, month, year, `sessions` and the home."""
 _ABSENT, _UNSETTLED = -1, -2
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
@@ -33,6 +35,8 @@ class FileBlob:
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         flags = os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY
+        self._path = path
+        self._name_synced = False
         self._fd = os.open(path, flags | os.O_CLOEXEC)
 
     def size(self) -> int:
@@ -56,8 +60,19 @@ class FileBlob:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """fsync."""
+        """fsync the file and, the first time, the folders that lead to it."""
         os.fsync(self._fd)
+        if not self._name_synced:
+            _sync_folders(self._path)
+            self._name_synced = True
+
+    def rewrite(self, offset: int, content: bytes) -> None:
+        """Write the same bytes in place; needs a handle of its own, since this one only appends."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, content, offset)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -180,7 +195,7 @@ class LocalShelf:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         if sync:
-            _sync_folder(path.parent)
+            _sync_folders(path)
 
     def move(self, entry: Entry, *, archived: bool) -> Entry:
         """Rename into the flat archive or back into the dated folder that the name asks for."""
@@ -275,9 +290,11 @@ def _write_new(path: Path, content: bytes, *, sync: bool) -> None:
         os.close(fd)
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _sync_folders(path: Path) -> None:
+    """A new file lies in a dated folder, which may be new in its parent, and so on up to the home."""
+    for folder in list(path.parents)[:_FOLDER_LEVELS]:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

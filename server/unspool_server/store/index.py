@@ -7,11 +7,15 @@ from dataclasses import replace
 from unspool_protocol.log import HistoryMode, Position, Record, RecordType
 
 from ..errors import LogCorrupt, LogMissing
-from .blocks import BLOCK_BYTES, Bytes, lines_forward
+from .blocks import Bytes, lines_forward
 from .contract import ReadStats, RolloutInfo
 from .lines import line_ordinal, parse_line, record_of
+from .memory_blob import MemoryBlob
 from .names import Entry, present_order, without_twins
 from .shelf import Blob, Shelf
+
+_HEADER_BYTES = 16 * 1024
+"""Looked at first for a header; longer ones are read in blocks."""
 
 
 class RolloutIndex:
@@ -73,12 +77,15 @@ class RolloutIndex:
         known = self._infos.get(entry)
         if known is not None:
             return known
-        stamp = await self._stat(entry)
+        try:
+            stamp, head = await self._shelf.run(lambda: self._peek(entry))
+        except OSError as error:
+            raise LogCorrupt("the log is gone or unreadable", rollout_id=entry.rollout_id) from error
         broken = self._broken.get(entry)
         if broken is not None and broken[0] == stamp:
             raise broken[1]
         try:
-            info = await self._read_info(entry, stamp[0])
+            info = await self._read_info(entry, stamp[0], head)
         except LogCorrupt as error:
             self._broken[entry] = (stamp, error)
             raise
@@ -128,20 +135,29 @@ class RolloutIndex:
         if not siblings:
             self._threads.pop(old.thread_id, None)
 
-    async def _stat(self, entry: Entry) -> tuple[int, int]:
+    def _peek(self, entry: Entry) -> tuple[tuple[int, int], bytes]:
+        """Size, time of change and the first bytes of a log, which nearly always hold its whole header."""
+        stamp = self._shelf.stat(entry)
+        if entry.compressed:
+            return stamp, b""
+        blob = self._shelf.open(entry)
         try:
-            return await self._shelf.run(lambda: self._shelf.stat(entry))
-        except OSError as error:
-            raise LogCorrupt("the log is gone", rollout_id=entry.rollout_id) from error
+            return stamp, blob.read(0, _HEADER_BYTES)
+        finally:
+            blob.close()
 
-    async def _read_info(self, entry: Entry, size: int) -> RolloutInfo:
+    async def _read_info(self, entry: Entry, size: int, head: bytes) -> RolloutInfo:
         if size == 0:
             raise LogCorrupt("the log is empty", rollout_id=entry.rollout_id)
-        blob = await self.open_blob(entry)
-        try:
-            header = await find_header(Bytes(self._shelf, blob, blob.size(), self._stats), entry.rollout_id)
-        finally:
-            await self._shelf.run(blob.close)
+        whole = head[: head.rfind(b"\n") + 1]
+        self._stats.bytes_read += len(head) - len(whole)
+        header = await find_header(Bytes(self._shelf, MemoryBlob(whole), len(whole), self._stats), entry.rollout_id)
+        if header is None and size > len(whole):
+            blob = await self.open_blob(entry)
+            try:
+                header = await find_header(Bytes(self._shelf, blob, blob.size(), self._stats), entry.rollout_id)
+            finally:
+                await self._shelf.run(blob.close)
         if header is None:
             raise LogCorrupt("the log has no session_meta record", rollout_id=entry.rollout_id)
         path = self._shelf.path(entry)
@@ -150,7 +166,7 @@ class RolloutIndex:
 
 async def find_header(data: Bytes, rollout_id: str) -> Record | None:
     """The first `session_meta`, which is the rollout's own identity (01 §2)."""
-    async with aclosing(lines_forward(data, block_bytes=BLOCK_BYTES // 4)) as lines:
+    async with aclosing(lines_forward(data)) as lines:
         index = -1
         async for line in lines:
             index += 1

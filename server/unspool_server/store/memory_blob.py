@@ -33,5 +33,8 @@ class MemoryBlob:
     def sync(self) -> None:
         """Memory has no power loss to survive."""
 
+    def rewrite(self, offset: int, content: bytes) -> None:
+        """Nothing can have been dropped."""
+
     def close(self) -> None:
         """Nothing to release."""

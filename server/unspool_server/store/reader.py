@@ -119,21 +119,22 @@ async def _paginated_backward(source: Source, end: int | None) -> AsyncGenerator
         async for line in lines:
             parsed = parse_line(line.content)
             source.data.stats.lines_parsed += 1
-            if parsed.fault is not None:
-                held.append(_Held("tornTail" if _torn(line, parsed.objects) else parsed.fault, parsed.detail))
             for value, raw in reversed(parsed.objects):
                 ordinal = line_ordinal(value)
                 if ordinal is None:
                     held.append(_Held("ordinalMissing", "", value, raw, line))
                     last = raw
                     continue
+                for placed in _number(source, held, ordinal + 1):
+                    yield placed
                 if raw == last:
                     source.fault(ordinal, "duplicate")
                     continue
                 last = raw
-                for placed in _number(source, held, ordinal + 1):
-                    yield placed
                 yield Placed(record_of(value, raw, source.rollout_id, ordinal), line.start, line.end)
+            # Behind the line's records on this way: the fault is numbered like the first of them.
+            if parsed.fault is not None:
+                held.append(_Held("tornTail" if _torn(line, parsed.objects) else parsed.fault, parsed.detail))
     for placed in _number(source, held, source.first_ordinal):
         yield placed
 

@@ -11,16 +11,17 @@ from typing import Any
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
 
 from ..errors import DependentThreads, LogCorrupt, LogExists, LogMissing, StoreClosed, WriteFailed, WriterHeld
-from .blocks import LINE_BYTES, Bytes, count_lines, lines_backward
+from .blocks import LINE_BYTES, Bytes, lines_backward
 from .chain import ChainReader
 from .contract import Log, NewRollout, ReadReport, ReadStats, RolloutInfo
 from .index import RolloutIndex
-from .lines import chain_link, line_digest
+from .lines import line_digest
+from .log_start import LogStart, find_log_start
 from .names import Entry, is_id
-from .reader import Source, records_backward
 from .shelf import Lease, Shelf
 from .tail import RolloutTail
-from .writer import LogHooks, LogStart, RolloutLog
+from .undisturbed import undisturbed
+from .writer import LogHooks, RolloutLog
 
 _THIS_PROCESS = "this process"
 
@@ -83,6 +84,9 @@ class RolloutStore:
 
     async def create(self, header: NewRollout) -> Log:
         """Reserve a new thread; see the contract."""
+        return await undisturbed(self._create(header), unwanted=_let_go)
+
+    async def _create(self, header: NewRollout) -> Log:
         lease = await self._new_lease(header.thread_id, header.rollout_id)
         log = self._build(header, None, None)
         log.accept_first([_header_record(header, None, None, None)])
@@ -95,6 +99,12 @@ class RolloutStore:
         """Create and write a rollout whose history begins before `base`; see the contract."""
         if base is not None and header.mode is HistoryMode.LEGACY:
             raise ValueError("a legacy rollout cannot point at a base")
+        # Not to be cut short: a segment that appeared while its predecessor goes on writing would hide what follows.
+        return await undisturbed(self._branch(header, base, tail, replaces), unwanted=_let_go)
+
+    async def _branch(
+        self, header: NewRollout, base: Position | None, tail: Sequence[NewRecord], replaces: Log | None
+    ) -> Log:
         if replaces is None:
             lease = await self._new_lease(header.thread_id, header.rollout_id)
             try:
@@ -172,47 +182,31 @@ class RolloutStore:
         """Take the writer lock and open the present rollout; see the contract."""
         if not is_id(thread_id):
             raise LogMissing(thread_id)
+        return await undisturbed(self._open(thread_id), unwanted=_let_go)
+
+    async def _open(self, thread_id: str) -> Log:
         if thread_id not in self._logs and not await self._index.of_thread(thread_id):
             raise LogMissing(thread_id)
         # Locked before anything is read, or two processes could both load and then append (02 §7).
         lease = await self._lease(thread_id)
         try:
+            await self._index.refresh(force=True)
             entry, info = await self._index.present(thread_id)
             if entry.archived:
                 raise LogMissing(thread_id, archived=True)
-            size, start = await self._log_start(entry, info)
+            blob = await self._index.open_blob(entry)
+            try:
+                data = Bytes(self._shelf, blob, blob.size(), self._stats)
+                start = await find_log_start(data, info)
+            finally:
+                await self._shelf.run(blob.close)
         except BaseException:
             await self._shelf.run(lease.release)
             raise
-        end = RolloutTail(self._shelf, entry, size, exists=True)
+        end = RolloutTail(self._shelf, entry, data.limit, exists=True)
         log = RolloutLog(self._shelf, info, end, start, hooks=self._hooks, stats=self._stats, durable=self._durable)
         self._install(log, lease)
         return log
-
-    async def _log_start(self, entry: Entry, info: RolloutInfo) -> tuple[int, LogStart]:
-        """Where an existing rollout is continued: its size, next ordinal and newest line."""
-        blob = await self._index.open_blob(entry)
-        try:
-            data = Bytes(self._shelf, blob, blob.size(), self._stats)
-            link = b""
-            async with aclosing(lines_backward(data, block_bytes=LINE_BYTES)) as lines:
-                async for line in lines:
-                    if line.content.strip():
-                        link = chain_link(line.content)
-                        break
-            if info.mode is HistoryMode.LEGACY:
-                return data.limit, LogStart(await count_lines(data), link)
-            first = info.base.ordinal if info.base else 0
-            newest: list[int] = []
-            async with aclosing(records_backward(Source(entry.rollout_id, data, False, first))) as placed:
-                async for each in placed:
-                    newest.append(each.record.ordinal)
-                    # One more than the last, so that an odd last ordinal does not make the next ones repeat.
-                    if len(newest) == 2:
-                        break
-            return data.limit, LogStart(max(newest, default=first - 1) + 1, link)
-        finally:
-            await self._shelf.run(blob.close)
 
     async def find(self, thread_id: str) -> RolloutInfo:
         """The present rollout of a thread, archived ones included."""
@@ -284,7 +278,8 @@ class RolloutStore:
             raise LogMissing(thread_id, archived=archived)
         lease = await self._lease(thread_id)
         try:
-            for entry in entries:
+            # Should this be cut short, the newest rollout must not be the archived one while an older one is live.
+            for entry in entries if archived else reversed(entries):
                 if entry.archived is not archived:
                     self._index.put(await self._change(entry, archived=archived))
         finally:
@@ -373,6 +368,11 @@ class RolloutStore:
                 await log.close()
             except (WriteFailed, StoreClosed):
                 await log.discard()
+
+
+async def _let_go(log: Log) -> None:
+    """The caller of `create`, `branch` or `open` was cancelled: what it asked for stands, but nobody holds it."""
+    await log.discard()
 
 
 def _header_record(header: NewRollout, base: Position | None, offset: int | None, wanted: Position | None) -> NewRecord:

@@ -28,7 +28,10 @@ class Blob(Protocol):
         """Cut back bytes of a write that failed."""
 
     def sync(self) -> None:
-        """Make everything written survive power loss."""
+        """Make everything written, and the rollout's name, survive power loss."""
+
+    def rewrite(self, offset: int, content: bytes) -> None:
+        """Write bytes that are there already once more, so that the next sync takes care of them again."""
 
     def close(self) -> None:
         """Release the handle."""

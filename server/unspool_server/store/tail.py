@@ -34,11 +34,14 @@ class RolloutTail:
         self._blob: Blob | None = None
         self._checked_end = not exists
         self._void = b""
+        self._synced = size
+        self._sync_failed = False
 
     def publish(self, content: bytes, *, sync: bool) -> None:
         """Create the rollout with this content, in one step or not at all."""
         self._shelf.publish(self.entry, content, sync=sync)
         self.exists, self._checked_end, self.good = True, True, len(content)
+        self._synced = self.good if sync else 0
 
     def extend(self, content: bytes) -> None:
         """Write behind the good bytes. On OSError, `partial` tells how many bytes of `content` are in the file.
@@ -77,9 +80,20 @@ class RolloutTail:
             self._cut(self._open())
 
     def sync(self) -> None:
-        """Make the rollout survive power loss."""
-        if self.exists:
-            self._open().sync()
+        """Make the rollout survive power loss.
+
+        After a failed sync the system may take the bytes for clean without having stored them, so that a second sync
+        would succeed and prove nothing; they are written once more first.
+        """
+        if not self.exists:
+            return
+        blob = self._open()
+        if self._sync_failed:
+            start = min(self._synced, self.good)
+            blob.rewrite(start, blob.read(start, self.good - start))
+        self._sync_failed = True
+        blob.sync()
+        self._sync_failed, self._synced = False, self.good
 
     def close(self) -> None:
         """Drop the handle; the next write opens a new one."""

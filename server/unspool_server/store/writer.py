@@ -18,9 +18,11 @@ from unspool_protocol.log import HistoryMode, NewRecord, Record
 from ..errors import LogConflict, StoreClosed, WriteFailed
 from .contract import ReadStats, RolloutInfo
 from .lines import EncodedRecord, chain_link, encode_record, parse_line, record_of, seal_line
+from .log_start import LogStart
 from .names import Entry
 from .shelf import Lease, Shelf
 from .tail import ForeignChange, RolloutTail, whole_lines
+from .undisturbed import undisturbed
 
 QUEUE_COMMANDS = 256
 """Commands that may wait for the disk; a full queue makes the caller wait, nothing is dropped (02 §2)."""
@@ -39,24 +41,14 @@ class _Op(Enum):
     DISCARD = "discard"
 
 
+_LAZY = frozenset({_Op.FLUSH, _Op.SYNC, _Op.SHUTDOWN})
+
+
 @dataclass(frozen=True, slots=True)
 class _Command:
     op: _Op
     done: asyncio.Future[None] | None = None
     unit: tuple[Record, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LogStart:
-    """Where a log is continued.
-
-    Attributes:
-        next_ordinal: The ordinal of the next record; in legacy logs the next line's index.
-        link: `chain_link` of the newest line, `b""` for a new file.
-    """
-
-    next_ordinal: int = 0
-    link: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +142,8 @@ class RolloutLog:
             self._check_open()
             if not encoded:
                 return []
-            if not self.deferred:
-                await self._queue.put(_Command(_Op.ADD_ITEMS))
-                self._check_open()
+            await self._queue.put(_Command(_Op.ADD_ITEMS))
+            self._check_open()
             return self._accept(encoded)
 
     async def append(self, records: Sequence[NewRecord], *, expected_ordinal: int | None = None) -> list[Record]:
@@ -161,7 +152,7 @@ class RolloutLog:
         Being cancelled does not take the unit back: it is decided by the writer.
         """
         encoded = [(record, encode_record(record)) for record in records]
-        return await _undisturbed(self._append(encoded, expected_ordinal))
+        return await undisturbed(self._append(encoded, expected_ordinal))
 
     async def _append(self, encoded: list[tuple[NewRecord, EncodedRecord]], expected: int | None) -> list[Record]:
         async with self._gate:
@@ -187,7 +178,7 @@ class RolloutLog:
     async def close(self) -> None:
         """Flush and release the writer lock. On WriteFailed the handle stays open."""
         if self._closed is None:
-            await _undisturbed(self._close())
+            await undisturbed(self._close())
 
     async def _close(self) -> None:
         async with self._gate:
@@ -198,7 +189,7 @@ class RolloutLog:
     async def discard(self) -> None:
         """Release the writer without draining it; pending records are lost on purpose."""
         if self._closed is None:
-            await _undisturbed(self._discard())
+            await undisturbed(self._discard())
 
     async def _discard(self) -> None:
         async with self._gate:
@@ -273,6 +264,14 @@ class RolloutLog:
         done.result()
 
     async def _run(self) -> None:
+        try:
+            await self._handle_all()
+        finally:
+            # Whoever still waits for room in the queue goes on, and is told that the writer has ended.
+            while not self._queue.empty():
+                self._queue.get_nowait()
+
+    async def _handle_all(self) -> None:
         while True:
             command = await self._queue.get()
             if command.op is _Op.DISCARD:
@@ -290,8 +289,8 @@ class RolloutLog:
 
     async def _handle(self, command: _Command) -> None:
         op = command.op
-        if op in (_Op.ADD_ITEMS, _Op.FLUSH, _Op.SHUTDOWN, _Op.SYNC) and self.deferred and len(self._pending) <= 1:
-            # Only the header waits: creation stays deferred.
+        if self.deferred and (op is _Op.ADD_ITEMS or (op in _LAZY and len(self._pending) <= 1)):
+            # Creation waits for a barrier that has something besides the header to write (02 §2).
             return
         await self._barrier(sync=op is _Op.SYNC or (self._durable and op is not _Op.ADD_ITEMS and not command.unit))
         if command.unit:
@@ -375,10 +374,3 @@ def _as_read(new: NewRecord, raw: bytes, rollout_id: str, ordinal: int) -> Recor
     if len(objects) == 1:
         return record_of(objects[0][0], raw, rollout_id, ordinal)
     return Record(rollout_id, ordinal, new.type, new.payload, metadata=new.metadata, raw=raw)
-
-
-async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
-    """Let work finish even when the caller is cancelled; its error is then dropped."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return await asyncio.shield(task)
