@@ -6,7 +6,7 @@ Handlers are registered against it; the schema command and the client read it. A
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unspool_protocol import startup, threads, turn_methods
+from unspool_protocol import findings, startup, threads, turn_methods
 from unspool_protocol.base import WireModel
 
 
@@ -128,6 +128,13 @@ _CHANGES = (
         threads.ThreadRollbackUndoResult,
         ours=True,
         doc="Addition: bring back what the newest rollback dropped.",
+    ),
+    Method(
+        "thread/verify",
+        findings.ThreadVerifyParams,
+        findings.ThreadVerifyResult,
+        ours=True,
+        doc="Addition: check a thread's log for damage.",
     ),
     Method(
         "thread/metadata/update",

@@ -151,15 +151,17 @@ class WarningNotification(ExtendedWireModel):
     Attributes:
         thread_id: The thread concerned.
         code: Addition: stable, for programs (DESIGN §4).
-        ordinals: Addition: the records concerned (legacy logs: line indices).
+        rollout_id: Addition: the log file concerned.
+        ordinals: Addition: the records concerned (legacy logs: line indices), at most 50.
         effect: Addition: what it means for the thread, in one sentence.
     """
 
-    additions: ClassVar[frozenset[str]] = frozenset({"code", "ordinals", "effect"})
+    additions: ClassVar[frozenset[str]] = frozenset({"code", "rolloutId", "ordinals", "effect"})
 
     thread_id: str | None = None
     message: str
     code: str | None = None
+    rollout_id: str | None = None
     ordinals: tuple[int, ...] | None = None
     effect: str | None = None
 

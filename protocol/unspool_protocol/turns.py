@@ -5,11 +5,11 @@ Times of turns are seconds since the epoch, durations milliseconds; times of ite
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from unspool_protocol.base import OpenWireModel, WireModel
+from unspool_protocol.base import ExtendedWireModel, OpenWireModel, WireModel
 from unspool_protocol.items import ThreadItem
 
 
@@ -132,9 +132,12 @@ class ThreadNameParams(WireModel):
     thread_name: str | None = None
 
 
-class ThreadRevertedParams(WireModel):
-    """`thread/reverted`; `reason` and `turn_ids` (the turns that went) are ours."""
+class ThreadRevertedParams(ExtendedWireModel):
+    """`thread/reverted`; beside the thread's id everything is ours: why, the turns that went, those that came back."""
+
+    additions: ClassVar[frozenset[str]] = frozenset({"restoredTurnIds"})
 
     thread_id: str
     reason: str | None = None
     turn_ids: tuple[str, ...] = ()
+    restored_turn_ids: tuple[str, ...] | None = None

@@ -10,7 +10,7 @@ import pytest_asyncio
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, ThreadSummary
 from unspool_server.errors import InvalidParams
 from unspool_server.store.catalogue import StoreCatalogue
-from unspool_server.store.contract import ListQuery, NewRollout, RolloutInfo
+from unspool_server.store.contract import ListQuery, Log, NewRollout, RolloutInfo
 from unspool_server.store.local import LocalStore
 from unspool_server.store.memory import MemoryStore
 from unspool_server.store.rollouts import RolloutStore
@@ -45,6 +45,7 @@ class Setting:
     def __init__(self, kind: str, home: Path, stack: AsyncExitStack) -> None:
         self.kind, self.home, self.stack = kind, home, stack
         self.store: RolloutStore = MemoryStore() if kind == "memory" else LocalStore(home)
+        self.logs: dict[str, Log] = {}
         stack.push_async_callback(self.store.close)
 
     def open(self) -> StoreCatalogue:
@@ -68,6 +69,7 @@ class Setting:
         log = await self.store.create(NewRollout(thread_id, thread_id, HistoryMode.PAGINATED, given))
         await log.add([*notes(*texts), NewRecord("event_msg", {"clock": created})])
         await log.persist()
+        self.logs[thread_id] = log
         return thread_id
 
 
@@ -89,7 +91,7 @@ async def test_threads_are_listed_newest_first_and_once_each(setting: Setting) -
     made = [await setting.thread(second, f"t{second}") for second in (3, 1, 2)]
     assert await ids(catalogue) == [made[0], made[2], made[1]]
     assert await ids(catalogue, ListQuery(descending=False)) == [made[1], made[2], made[0]]
-    log = setting.store._logs[made[1]]
+    log = setting.logs[made[1]]
     rollout = new_id()
     branch = NewRollout(made[1], rollout, HistoryMode.PAGINATED, {"id": made[1], "created": 1})
     newer = await setting.store.branch(branch, Position(made[1], 2), [note("again")], replaces=log)
@@ -223,7 +225,7 @@ async def test_names_are_kept_listed_and_searched(setting: Setting) -> None:
 async def test_a_summary_grows_with_its_log_and_equals_one_made_afresh(setting: Setting) -> None:
     catalogue = setting.open()
     thread_id = await setting.thread(1, "a")
-    log = setting.store._logs[thread_id]
+    log = setting.logs[thread_id]
     for index in range(5):
         await log.append([note(f"n{index}"), NewRecord("event_msg", {"clock": index})])
         grown = await catalogue.get(thread_id)

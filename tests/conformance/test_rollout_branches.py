@@ -276,3 +276,27 @@ async def _open_when_free(store: RolloutStore, thread_id: str) -> Log:
             return await store.open(thread_id)
         except WriterHeld:
             await asyncio.sleep(0)
+
+
+async def test_readers_of_a_growing_log_see_prefixes_of_it(backend: Backend) -> None:
+    writer, reader = backend.open(), backend.open()
+    log = await thread(writer)
+    rollout = log.info.rollout_id
+
+    async def write() -> None:
+        for index in range(60):
+            await log.append(notes(f"{index}", "x" * 3_000))
+
+    writing = asyncio.create_task(write())
+    seen = 0
+    while not writing.done():
+        for store in (writer, reader):
+            found = await read(store, rollout)
+            assert ordinals(found) == list(range(len(found)))
+            assert len(found) >= seen
+            seen = len(found)
+        child = await writer.branch(header(new_id(), forked=rollout), Position(rollout, seen))
+        assert len(await read(writer, child.info.rollout_id)) == seen + 1
+        await child.close()
+    await writing
+    assert len(await read(reader, rollout)) == 121

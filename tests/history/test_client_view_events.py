@@ -15,7 +15,7 @@ from unspool_protocol.items import (
 from unspool_protocol.log import HistoryMode, Record
 from unspool_server.history.client_view import ClientView, client_turns
 from unspool_server.history.item_shapes import item_record_payload
-from unspool_server.history.rollback import legacy_restore, rollback_marker
+from unspool_server.history.rollback import legacy_restore, legacy_undo_place, rollback_marker
 
 STAMP = "2026-11-30T08:00:01.500Z"
 STAMP_MS = 1796025601500
@@ -292,12 +292,16 @@ def test_a_rollback_on_a_legacy_thread_and_its_undo_are_told_and_change_the_turn
     marker = rollback_marker(records, second.position, ["t2"])
     records.append(record(len(records), marker.type, dict(marker.payload), extra=marker.extra or {}))
     assert [found.id for found in client_turns(records, "th", HistoryMode.LEGACY)] == ["t1"]
-    undo = legacy_restore(records)
-    assert undo is not None
+    place = legacy_undo_place(records)
+    assert place is not None
+    undo = legacy_restore(records, place, reason="undo", restored_turn_ids=["t2"])
     records += [record(len(records), new.type, dict(new.payload), extra=new.extra or {}) for new in undo]
     assert [found.id for found in client_turns(records, "th", HistoryMode.LEGACY)] == ["t1", "t2"]
     reverted = [shape for method, shape in told(legacy(), *records) if method == "thread/reverted"]
-    assert [(shape["reason"], shape["turnIds"]) for shape in reverted] == [("rollback", ["t2"]), ("undo", ["t2"])]
+    assert [(shape["reason"], shape["turnIds"], shape.get("restoredTurnIds")) for shape in reverted] == [
+        ("rollback", ["t2"], None),
+        ("undo", [], ["t2"]),
+    ]
 
 
 def test_a_turn_that_was_cut_off_ends_at_one_cursor_whether_the_log_goes_on_or_not() -> None:

@@ -10,7 +10,7 @@ from unspool_server.history import replay
 from unspool_server.history.bounded import BoundedScan
 from unspool_server.history.fork import unfinished_turn
 from unspool_server.history.reconstruct import merge_patch, reconstruct
-from unspool_server.history.rollback import legacy_restore
+from unspool_server.history.rollback import legacy_restore, legacy_undo_place
 from unspool_server.history.settings import effective_settings
 from unspool_server.history.state import Out
 from unspool_server.history.summary import summarise
@@ -22,7 +22,7 @@ from tests.history.rows import message, parse_log, render_history
 FIELDS = """
 type role content text message replacement_history replacement_history_metadata window_number window_id turns
 resume_metadata previous_turn_settings model turn_id num_turns full state output call_id item info thread_settings
-unspool restores marker timestamp context_window
+unspool restores back rolloutId timestamp context_window
 """
 NAMES = st.sampled_from(FIELDS.split())
 TEXTS = """
@@ -49,7 +49,8 @@ def test_garbage_never_raises(records: list[Record], mode: HistoryMode) -> None:
     assert sum(span.end - span.start for span in client_survival(records, mode)) == len(records)
     effective_settings(records)
     unfinished_turn(records)
-    legacy_restore(records)
+    legacy_undo_place(records)
+    legacy_restore(records, len(records) // 2)
     summarise(None, Info("t", "r", mode, False, records[0] if records else None), records)
     scan = BoundedScan(mode)
     for record in reversed(records):

@@ -7,7 +7,13 @@ import pytest
 from unspool_protocol.log import HistoryMode, NewRecord, Record
 from unspool_server.errors import TurnsOutOfRange
 from unspool_server.history.reconstruct import reconstruct
-from unspool_server.history.rollback import boundary_count, check_num_turns, legacy_restore, rollback_marker
+from unspool_server.history.rollback import (
+    boundary_count,
+    check_num_turns,
+    legacy_restore,
+    legacy_undo_place,
+    rollback_marker,
+)
 from unspool_server.history.state import Out
 from unspool_server.history.survival import client_survival
 
@@ -99,9 +105,9 @@ def rolled_back(records: list[Record], first_turn: str, *turn_ids: str) -> list[
 
 
 def undone(records: list[Record]) -> list[Record]:
-    restore = legacy_restore(records)
-    assert restore is not None
-    return appended(records, *restore)
+    place = legacy_undo_place(records)
+    assert place is not None
+    return appended(records, *legacy_restore(records, place, reason="undo"))
 
 
 def model_view(records: list[Record]) -> str:
@@ -136,16 +142,20 @@ def test_undoing_two_rollbacks_brings_both_back_in_turn() -> None:
     assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u2) A(a2)", "t1 t2")
     records = undone(records)
     assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u2) A(a2) U(u3) A(a3)", "t1 t2 t3")
-    assert legacy_restore(records) is None
+    assert legacy_undo_place(records) is None
 
 
-def test_turns_after_a_rollback_give_way_to_its_undo_and_can_be_brought_back() -> None:
+def test_turns_after_a_rollback_give_way_to_its_undo_and_can_be_restored() -> None:
     records = parse_log("T(t1,u1,a1,m) T(t2,u2,a2,m)", HistoryMode.LEGACY)
     records = continued(rolled_back(records, "t2"), "T(t3,u3,a3,m)")
     records = undone(records)
     assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u2) A(a2)", "t1 t2")
+    assert legacy_undo_place(records) is None
+    place = len(records) - 1
+    records = appended(records, *legacy_restore(records, place))
+    assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u3) A(a3)", "t1 t3")
     records = undone(records)
-    assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u2) A(a2) U(u3) A(a3)", "t1 t2 t3")
+    assert (model_view(records), client_view(records)) == ("U(u1) A(a1) U(u2) A(a2)", "t1 t2")
 
 
 def test_a_rollback_after_an_undo_reaches_behind_it() -> None:
@@ -201,4 +211,4 @@ def test_a_marker_cannot_be_made_from_a_part_of_the_log_that_lacks_the_turn() ->
 
 
 def test_there_is_nothing_to_undo_without_a_marker() -> None:
-    assert legacy_restore(parse_log("T(t1,u1,a1,m)", HistoryMode.LEGACY)) is None
+    assert legacy_undo_place(parse_log("T(t1,u1,a1,m)", HistoryMode.LEGACY)) is None

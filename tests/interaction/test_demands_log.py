@@ -404,7 +404,7 @@ async def test_a_bounded_reader_reads_on_where_the_checkpoint_is_incomplete(hous
         client = await daemon.connect()
         await client.call("thread/resume", {"threadId": thread, "excludeTurns": True})
         codes = {m["params"]["code"] for m in client.seen if m.get("method") == "warning"}
-        assert "damagedLines" in codes
+        assert "invalidJson" in codes
 
 
 async def test_tool_results_reach_the_log_beside_the_call_they_answer(house: House) -> None:

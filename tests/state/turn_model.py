@@ -52,6 +52,9 @@ class ModelThread:
     archived: bool = False
     name: str | None = None
     model: str = ""
+    source: str | None = None
+    created: int = 0
+    preview: str = ""
     children: list[str] = field(default_factory=list)
 
     @property
@@ -75,6 +78,7 @@ class ModelThread:
         """A turn ended."""
         self.turns = (*self.turns, turn)
         self.written = True
+        self.preview = self.preview or "".join(turn.texts[:1])
 
     def inject(self, text: str) -> None:
         """An item was put behind everything."""

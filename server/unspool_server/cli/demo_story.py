@@ -38,6 +38,7 @@ OTHER_QUESTION = "Let us plan it with tomatoes instead."
 OTHER_ANSWER = "Tomatoes want sun all day. Take the wall that faces south, and a big pot."
 LONG_QUESTION = "Write me the whole plan for the year."
 LONG_ANSWER = "January: order seeds. February: clean pots. March: fill the boxes with new soil and sow the first"
+NAME = "Balcony"
 LATE_QUESTION = "Where were we?"
 LATE_ANSWER = "You asked for the whole year, and I was cut off in March."
 OLD_QUESTION = "What did you run for me back then?"
@@ -211,14 +212,14 @@ async def _kill(story: Story, daemon: DaemonProcess, thread: ThreadHandle) -> No
                 telling.piece(event.params["delta"], first="" if pieces else "model")
                 pieces += 1
                 if pieces == PIECES_BEFORE_KILL:
-                    break
-    # Reading the turns makes the daemon write what it has only accepted so far (02 §1), so what is lost is certain.
-    running = (await shown(thread))[-1]
+                    # A name is answered once it is written, and all that came before it too (02 §4).
+                    await thread.set_name(NAME)
+            elif event.method == "thread/name/updated":
+                break
     status = await daemon.kill()
     telling.end_pieces("— kill -9")
     telling.claim(
-        status == -9 and (running["id"], running["status"]) == (story.cut_turn, "inProgress"),
-        "The daemon is dead, with a turn running; it could neither say goodbye nor save anything.",
+        status == -9, "The daemon is dead, with a turn running; it could neither say goodbye nor save anything."
     )
 
 
@@ -235,8 +236,8 @@ async def _after_the_crash(story: Story, daemon: DaemonProcess) -> None:
         )
         cut = turns[-1]
         telling.claim(
-            cut["id"] == story.cut_turn and cut["status"] == "interrupted",
-            "The turn that was cut off is shown as interrupted.",
+            cut["id"] == story.cut_turn and cut["status"] == "interrupted" and thread.info.name == NAME,
+            f"The turn that was cut off is shown as interrupted. The name “{NAME}”, given just before, is there.",
         )
         asked = await ask(telling, thread, LATE_QUESTION)
         telling.claim(asked.ok, "The thread goes on.")

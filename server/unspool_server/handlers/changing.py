@@ -40,7 +40,7 @@ from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import overridden
-from unspool_server.sessions.summaries import live_thread
+from unspool_server.sessions.summaries import live_thread, settings_told
 from unspool_server.sessions.turn_admission import end_running, start_compaction
 
 Change = Callable[[], Awaitable[list[ClientEvent]]]
@@ -149,9 +149,10 @@ async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpda
 
     async def change() -> None:
         changed = overridden(session.settings, params, shared.env.config, shared.env.cwd)
-        session.settings = replace(
-            changed, effort=params.effort or changed.effort, summary=params.summary or changed.summary
-        )
+        changed = replace(changed, effort=params.effort or changed.effort, summary=params.summary or changed.summary)
+        if changed != session.settings:
+            session.settings = changed
+            session.publish("thread/settings/updated", {"threadSettings": settings_told(changed)})
 
     await session.step(change)
     return ThreadSettingsUpdateResult()

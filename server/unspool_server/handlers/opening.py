@@ -23,6 +23,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.event_shapes import token_usage
 from unspool_server.history.turn_pages import PageScope
+from unspool_server.sessions.notes import damage_notes
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor, turns_page, with_running
 from unspool_server.sessions.session import Session
@@ -60,20 +61,21 @@ async def thread_resume(ctx: RequestContext, params: ThreadResumeParams) -> Thre
     shared = services(ctx)
     after = _replay_cursor(params)
     thread_id = check_thread_id(params.thread_id, "session")
-    fresh = shared.sessions.get(thread_id) is None
-    session = await shared.sessions.resume(params)
-    if after is not None:
-        await shared.hub.check_cursor(session.thread_id, after)
-    full = not params.exclude_turns
-    if full and session.mode == HistoryMode.PAGINATED:
-        tell(ctx, "deprecationNotice", {"summary": HYDRATION_NOTICE, "details": None})
-    for note in session.load_notes:
-        tell(ctx, "warning", {"threadId": session.thread_id, **note})
-    if fresh:
-        # Outside the thread's events: a replay that this call asks for would show it to the caller once more.
-        loaded = {"threadId": session.thread_id, "status": session.status}
-        shared.hub.broadcast("thread/status/changed", loaded)
-    return await session.step(partial(_resumed, ctx, shared, session, params, after))
+    with shared.sessions.kept(thread_id):
+        fresh = shared.sessions.get(thread_id) is None
+        session = await shared.sessions.resume(params)
+        if after is not None:
+            await shared.hub.check_cursor(session.thread_id, after)
+        full = not params.exclude_turns
+        if full and session.mode == HistoryMode.PAGINATED:
+            tell(ctx, "deprecationNotice", {"summary": HYDRATION_NOTICE, "details": None})
+        for note in session.load_notes:
+            tell(ctx, "warning", {"threadId": session.thread_id, **note})
+        if fresh:
+            # Outside the thread's events: a replay that this call asks for would show it to the caller once more.
+            loaded = {"threadId": session.thread_id, "status": session.status}
+            shared.hub.broadcast("thread/status/changed", loaded)
+        return await session.step(partial(_resumed, ctx, shared, session, params, after))
 
 
 def _replay_cursor(params: ThreadResumeParams) -> EventCursor | None:
@@ -96,6 +98,9 @@ async def _resumed(
     shelf = Shelf(session.store, session.log.info, session)
     stored = not session.log.deferred
     turns = await all_turns(shelf) if stored and not params.exclude_turns else []
+    for note in damage_notes(shelf.report.faults, partly=False):
+        if note["code"] not in {known["code"] for known in session.load_notes}:
+            tell(ctx, "warning", {"threadId": session.thread_id, **note})
     page = None
     if params.initial_turns_page is not None and stored:
         asked = params.initial_turns_page
@@ -141,6 +146,11 @@ async def thread_fork(ctx: RequestContext, params: ThreadForkParams) -> ThreadFo
     """Begin a thread whose history begins in another one."""
     shared = services(ctx)
     session = await shared.sessions.fork(params)
+    with shared.sessions.kept(session.thread_id):
+        return await _forked(ctx, shared, session, params)
+
+
+async def _forked(ctx: RequestContext, shared: Services, session: Session, params: ThreadForkParams) -> ThreadForkResult:
     if not params.exclude_turns and session.mode == HistoryMode.PAGINATED:
         tell(ctx, "deprecationNotice", {"summary": HYDRATION_NOTICE, "details": None})
     shelf = Shelf(session.store, session.log.info, session)

@@ -19,9 +19,10 @@ from unspool_protocol.turns import ItemsView
 
 from unspool_server.errors import InvalidParams, LogMissing, RequestError, ThreadNotFound, Unsupported
 from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.opening import tell
 from unspool_server.handlers.services import Services, services
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, turns_page
+from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
 from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
 from unspool_server.store.contract import ListQuery
 
@@ -57,6 +58,9 @@ async def thread_read(ctx: RequestContext, params: ThreadReadParams) -> ThreadRe
     if params.include_turns:
         _refuse_ephemeral(shelf, "includeTurns")
     turns = tuple(await all_turns(shelf)) if params.include_turns and not _is_unwritten(shelf) else ()
+    if params.include_turns and not _is_unwritten(shelf):
+        for note in await read_notes(shelf):
+            tell(ctx, "warning", {"threadId": shelf.info.thread_id, **note})
     if shelf.session is not None:
         return ThreadReadResult(thread=live_thread(shelf.session, turns))
     summary = await summary_of(shared.env, shelf.info.thread_id)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from unspool_protocol.methods import EMPTY_LISTS, METHODS
 
-from unspool_server.handlers import changing, keeping, opening, reading, startup, turns
+from unspool_server.handlers import changing, keeping, opening, reading, startup, turns, verifying
 from unspool_server.handlers.context import Endpoint, Handler
 
 ENDPOINTS: Mapping[str, Endpoint] = {
@@ -14,6 +14,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "thread/read": reading.thread_read,
     "thread/turns/list": reading.thread_turns_list,
     "thread/items/list": reading.thread_items_list,
+    "thread/verify": verifying.thread_verify,
     "thread/list": reading.thread_list,
     "thread/loaded/list": reading.thread_loaded_list,
     "thread/compact/start": changing.thread_compact_start,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from unspool_protocol.log import Record, RecordType
+from unspool_protocol.log import Position, Record, RecordType
 
-from .fields import EMPTY, count_of, object_of, text_of
+from .fields import EMPTY, count_of, list_of, object_of, text_of
 from .items import is_kept_item
 from .state import Item, PreviousSettings, Window
 
@@ -21,6 +21,26 @@ _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """What a restoring checkpoint of a legacy thread goes back to (DESIGN §4).
+
+    Attributes:
+        position: Just before the record at this line of the log that it was written to.
+        back: The same as a distance in records, for copies of that log.
+        reason: `restore`, or `undo` where it undoes a cut.
+        turn_ids: Visible turns that go; `restored_turn_ids` are those that come back.
+        next_item: Number of the next item that needs a made-up id; None where the record does not say.
+    """
+
+    position: Position
+    back: int
+    reason: str = "restore"
+    turn_ids: tuple[str, ...] = ()
+    restored_turn_ids: tuple[str, ...] = ()
+    next_item: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A record that replaces history.
 
@@ -28,8 +48,7 @@ class Checkpoint:
         replacement: The new history; None for a legacy compaction, which only brings `message`.
         window: The window it opens; None where it has no `window_number`.
         resume: `resume_metadata`; its presence marks the newer contract.
-        restores: For an undo on a legacy thread: which marker loses its meaning, 1 for the newest one before this
-            record, 2 for the one before that, and so on.
+        restores: For a restore on a legacy thread: the point that it goes back to.
         compaction: False for a snapshot of another writer (`SNAPSHOT_TYPES`).
     """
 
@@ -37,7 +56,7 @@ class Checkpoint:
     message: str = ""
     window: Window | None = None
     resume: Mapping[str, Any] | None = None
-    restores: int | None = None
+    restores: Restore | None = None
     compaction: bool = True
 
     @property
@@ -125,10 +144,23 @@ def rolled_back_segments(record: Record) -> int:
     return turns or boundaries
 
 
-def _restores_of(record: Record) -> int | None:
-    for holder in (record.extra, record.payload):
-        ours = object_of(holder, "unspool") if isinstance(holder, Mapping) else None
-        restores = object_of(ours, "restores") if ours is not None else None
-        if restores is not None:
-            return count_of(restores, "marker") or None
-    return None
+def _restores_of(record: Record) -> Restore | None:
+    ours = object_of(record.extra, "unspool")
+    restores = object_of(ours, "restores") if ours is not None else None
+    if restores is None:
+        return None
+    rollout_id, ordinal, back = text_of(restores, "rolloutId"), count_of(restores, "ordinal"), count_of(restores, "back")
+    if rollout_id is None or ordinal is None or back is None:
+        return None
+    return Restore(
+        Position(rollout_id, ordinal),
+        back,
+        text_of(restores, "reason") or "restore",
+        _texts(restores, "turnIds"),
+        _texts(restores, "restoredTurnIds"),
+        count_of(restores, "nextItem"),
+    )
+
+
+def _texts(source: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(one for one in list_of(source, key) or () if isinstance(one, str))

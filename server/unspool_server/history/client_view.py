@@ -64,6 +64,9 @@ class ClientView:
     Args:
         obeys_markers: Whether `thread_rolled_back` markers are carried out here, by counting boundaries as the model
             view does. False when the caller leaves out the records that such markers removed (`client_turns`).
+
+    Attributes:
+        placed: Turn and item ids of what the newest record put into turns.
     """
 
     def __init__(self, thread_id: str, mode: HistoryMode, *, obeys_markers: bool = True) -> None:
@@ -75,6 +78,7 @@ class ClientView:
         self._marks = BoundaryMarks()
         self._next_item = 1
         self._events: list[ClientEvent] = []
+        self.placed: list[tuple[str, str]] = []
         self._record = Record("", 0, "", {})
         self._behind = EventCursor("", 0, BEHIND_RECORD)
 
@@ -104,7 +108,7 @@ class ClientView:
         The end of a turn that was cut off comes first, with a cursor behind the record before this one (`settle`).
         """
         self._behind = EventCursor(self._record.rollout_id, self._record.ordinal, BEHIND_RECORD)
-        self._events, self._record = [], record
+        self._events, self._record, self.placed = [], record, []
         if record.type == RecordType.EVENT_MSG:
             self._apply_event(record.event or "", record.payload)
         elif record.type in (RecordType.RESPONSE_ITEM, RecordType.INTER_AGENT):
@@ -209,6 +213,8 @@ class ClientView:
             self._emit("thread/tokenUsage/updated", params)
 
     def _name_updated(self, payload: Mapping[str, Any]) -> None:
+        if text_of(payload, "thread_id") not in (None, self.thread_id):
+            return  # its source's name, which a fork does not inherit
         name = text_of(payload, "thread_name") or text_of(payload, "name")
         self._emit("thread/name/updated", ThreadNameParams(thread_id=self.thread_id, thread_name=name))
 
@@ -235,8 +241,10 @@ class ClientView:
         if checkpoint is None:
             return
         if checkpoint.restores is not None:
-            ours = object_of(record.extra, "unspool") or object_of(record.payload, "unspool") or EMPTY
-            self._tell_reverted("undo", _turn_ids(object_of(ours, "restores") or EMPTY))
+            restore = checkpoint.restores
+            self._finish()
+            self._next_item = restore.next_item or self._next_item
+            self._tell_reverted(restore.reason, restore.turn_ids, restore.restored_turn_ids)
             return
         self._marks.settle()
         draft = self._ensure()
@@ -254,10 +262,12 @@ class ClientView:
         if self.current_draft and self.current_draft.id in gone:
             self.current_draft = None
         self._ledger.remove(gone)
-        self._tell_reverted(reason, gone)
+        self._tell_reverted(reason, gone, _turn_ids(ours, "restoredTurnIds"))
 
-    def _tell_reverted(self, reason: str | None, turn_ids: tuple[str, ...]) -> None:
-        params = ThreadRevertedParams(thread_id=self.thread_id, reason=reason, turn_ids=turn_ids)
+    def _tell_reverted(self, reason: str | None, gone: tuple[str, ...], back: tuple[str, ...] = ()) -> None:
+        params = ThreadRevertedParams(
+            thread_id=self.thread_id, reason=reason, turn_ids=gone, restored_turn_ids=back or None
+        )
         self._emit("thread/reverted", params)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
@@ -320,6 +330,7 @@ class ClientView:
             self._marks.client_item(self._here())
         if draft is not None:
             draft.put(item)
+            self.placed.append((draft.id, item.id))
         self._tell_item(item, draft.id if draft else str(named))
 
     def _tell_item(self, item: ThreadItem, turn_id: str) -> None:
@@ -372,19 +383,27 @@ TURN_ENDS = frozenset({"task_complete", "turn_complete", "turn_aborted"})
 
 
 def folded_view(
-    records: Sequence[Record], thread_id: str, mode: HistoryMode, survival: Sequence[Span] | None = None
+    records: Sequence[Record],
+    thread_id: str,
+    mode: HistoryMode,
+    survival: Sequence[Span] | None = None,
+    *,
+    watch: Callable[[int, ClientView, Sequence[ClientEvent]], None] | None = None,
 ) -> ClientView:
     """A view that has seen a whole log and goes on live: markers that are applied to it later are carried out.
 
     Args:
         survival: The fate of each record in the client's view; computed here when it is not at hand. Records that
             a rollback put out are left out, and the markers among the records mean nothing more.
+        watch: Called after each record that was applied, with its index and its events.
     """
     view = ClientView(thread_id, mode, obeys_markers=False)
     gone = rolled_back_indices(client_survival(records, mode) if survival is None else survival)
     for index, record in enumerate(records):
         if index not in gone or ends_surviving_turn(view, record):
-            view.apply(record)
+            events = view.apply(record)
+            if watch is not None:
+                watch(index, view, events)
     view.obeys_markers = True
     return view
 
@@ -414,6 +433,6 @@ def ends_surviving_turn(view: ClientView, record: Record) -> bool:
     return current is not None and record.event in TURN_ENDS and record.payload.get("turn_id") == current.id
 
 
-def _turn_ids(ours: Mapping[str, Any]) -> tuple[str, ...]:
+def _turn_ids(ours: Mapping[str, Any], key: str = "turnIds") -> tuple[str, ...]:
     """The turns that a record of ours names."""
-    return tuple(turn_id for turn_id in list_of(ours, "turnIds") or () if isinstance(turn_id, str))
+    return tuple(turn_id for turn_id in list_of(ours, key) or () if isinstance(turn_id, str))

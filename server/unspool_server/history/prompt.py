@@ -12,7 +12,7 @@ from .state import Item
 LOG_ONLY_KEYS = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
 """Members of recorded items that no model service is sent."""
 
-_OUTPUT_OF: Mapping[str, str] = {
+OUTPUT_OF: Mapping[str, str] = {
     "function_call": "function_call_output",
     "local_shell_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
@@ -20,7 +20,7 @@ _OUTPUT_OF: Mapping[str, str] = {
 }
 """The output that serves a call; kinds do not mix."""
 
-_OUTPUTS = frozenset(_OUTPUT_OF.values())
+_OUTPUTS = frozenset(OUTPUT_OF.values())
 
 _DROPPED_TYPES = frozenset({"ghost_snapshot"})
 
@@ -51,7 +51,7 @@ _Key = tuple[str, str]
 
 def _pairs(items: Sequence[Item]) -> tuple[frozenset[_Key], frozenset[_Key]]:
     """Kind of output and call id of every call, and of every output."""
-    calls = {(_OUTPUT_OF[kind], call_id) for kind, call_id in _named(items) if kind in _OUTPUT_OF}
+    calls = {(OUTPUT_OF[kind], call_id) for kind, call_id in _named(items) if kind in OUTPUT_OF}
     outputs = {(kind, call_id) for kind, call_id in _named(items) if kind in _OUTPUTS}
     return frozenset(calls), frozenset(outputs)
 
@@ -78,7 +78,7 @@ def _completed(items: Sequence[Item], calls: frozenset[_Key], outputs: frozenset
         if kind in _OUTPUTS and call_id is not None and (kind, call_id) not in calls:
             continue
         yield {key: value for key, value in item.items() if key not in LOG_ONLY_KEYS}
-        served = _OUTPUT_OF.get(kind)
+        served = OUTPUT_OF.get(kind)
         if served is not None and call_id is not None and (served, call_id) not in outputs:
             yield _aborted(served, call_id)
 

@@ -4,8 +4,8 @@ A reverse scan finds the newest surviving checkpoint and what surviving turns sa
 came after it. A pure function that never raises: what it cannot read is passed over and reported as a degradation.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unspool_protocol.log import HistoryMode, Record, RecordType
@@ -19,11 +19,12 @@ from .checkpoints import (
     uuid7_of,
 )
 from .fields import EMPTY, object_of, text_of
+from .in_force import in_force, restore_of, spread
 from .items import history_item
 from .replay import ReplayedHistory
 from .segments import ReverseScan, WorldStep
-from .state import Degradation, Out, Reconstruction, Window
-from .survival import Fate, live_markers, restored_markers, rollback_fates, spans_of
+from .state import Degradation, Origins, Out, Reconstruction, Window
+from .survival import Fate, markers_of, rollback_fates, spans_of
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class _Replayed:
     rebuilt_at: list[int] = field(default_factory=list)
     outdated: dict[int, int] = field(default_factory=dict)
     invalid: list[int] = field(default_factory=list)
+    dropped: dict[int, int] = field(default_factory=dict)
 
 
 def reconstruct(records: Sequence[Record], mode: HistoryMode) -> Reconstruction:
@@ -54,17 +56,25 @@ def reconstruct(records: Sequence[Record], mode: HistoryMode) -> Reconstruction:
             `session_meta` in front. Later ones belong to sources of copies and mean nothing here (01 §2).
         mode: The thread's mode; paginated threads need less for the input checkpoint (03 §4).
     """
-    return reconstruct_with(records, mode, restored_markers(records))
+    return explained(records, mode)[0]
 
 
-def reconstruct_with(records: Sequence[Record], mode: HistoryMode, restored: frozenset[int]) -> Reconstruction:
-    """`reconstruct` where the caller says which rollback markers (indices) mean nothing."""
-    found = _find(records, mode, restored)
-    replayed = _replay(records, found, restored)
+def explained(records: Sequence[Record], mode: HistoryMode) -> tuple[Reconstruction, Origins]:
+    """`reconstruct`, and which records what it yields came from; for those who account for every record."""
+    kept = in_force(records)
+    if len(kept) == len(records):
+        return _reconstruct(records, mode)
+    state, origins = _reconstruct([records[index] for index in kept], mode)
+    return replace(state, spans=spread(state.spans, kept, len(records))), origins.moved(kept)
+
+
+def _reconstruct(records: Sequence[Record], mode: HistoryMode) -> tuple[Reconstruction, Origins]:
+    found = _find(records, mode)
+    replayed = _replay(records, found)
     scan = found.scan
     world, orphans = merge_world(reversed(scan.world))
     resume = found.checkpoint.resume if found.at_once and found.checkpoint is not None else None
-    return Reconstruction(
+    state = Reconstruction(
         history=replayed.history.items,
         previous_settings=scan.settings or resume_settings(resume),
         reference_context=None if replayed.rebuilt_at else scan.reference,
@@ -73,22 +83,27 @@ def reconstruct_with(records: Sequence[Record], mode: HistoryMode, restored: fro
         last_started_turn_id=scan.last_started or text_of(resume or EMPTY, "last_started_turn_id"),
         open_turn_id=open_turn(records),
         degradations=_degradations(records, replayed, orphans),
-        spans=spans_of(_fates(records, found, replayed, restored)),
+        spans=spans_of(_fates(records, found, replayed)),
     )
+    reference = None if replayed.rebuilt_at else scan.reference_key
+    sources = tuple(entry.source for entry in replayed.history.entries)
+    cleared = replayed.rebuilt_at[-1] if replayed.rebuilt_at else None
+    world_from = tuple(world_sources(reversed(scan.world)))
+    return state, Origins(sources, reference, world_from, cleared, found.base if found.base >= 0 else None)
 
 
-def _find(records: Sequence[Record], mode: HistoryMode, restored: frozenset[int]) -> _Found:
+def _find(records: Sequence[Record], mode: HistoryMode) -> _Found:
     """Choose the base: the newest complete compaction at once, unless a later marker reaches behind it (03 §9.2)."""
     newest = _newest_complete(records, mode)
-    markers = live_markers(records, restored)
+    markers = markers_of(records)
     if newest is None or (markers and markers[-1] > newest[0]):
-        found = _scan_all(records, restored)
+        found = _scan_all(records)
         if newest is None or found.base != newest[0]:
             return found
     index, checkpoint = newest
     scan = ReverseScan()
     for key in range(len(records) - 1, index, -1):
-        scan.feed(key, records[key], restored=key in restored)
+        scan.feed(key, records[key])
     scan.finish(base=checkpoint)
     scan.window = checkpoint.window
     return _Found(scan, index, checkpoint, at_once=True)
@@ -108,16 +123,16 @@ def installs_at_once(checkpoint: Checkpoint, mode: HistoryMode) -> bool:
     return checkpoint.complete and (checkpoint.resume is not None or mode is HistoryMode.PAGINATED)
 
 
-def _scan_all(records: Sequence[Record], restored: frozenset[int]) -> _Found:
+def _scan_all(records: Sequence[Record]) -> _Found:
     scan = ReverseScan()
     for key in range(len(records) - 1, -1, -1):
-        scan.feed(key, records[key], restored=key in restored)
+        scan.feed(key, records[key])
     scan.finish()
     base = -1 if scan.checkpoint is None else scan.checkpoint
     return _Found(scan, base, None if base < 0 else checkpoint_of(records[base]))
 
 
-def _replay(records: Sequence[Record], found: _Found, restored: frozenset[int]) -> _Replayed:
+def _replay(records: Sequence[Record], found: _Found) -> _Replayed:
     """Apply the records after the base. A replacement history met here belongs to a removed turn: not installed."""
     replayed = _Replayed()
     if found.checkpoint is not None and found.checkpoint.replacement is not None:
@@ -128,11 +143,17 @@ def _replay(records: Sequence[Record], found: _Found, restored: frozenset[int]) 
         if item is not None:
             replayed.history.append(item, index)
         elif record.type == RecordType.EVENT_MSG:
-            if index not in restored:
-                replayed.history.drop_last(rolled_back_turns(record))
+            _drop(replayed, index, rolled_back_turns(record))
         else:
             _replay_checkpoint(replayed, index, record)
     return replayed
+
+
+def _drop(replayed: _Replayed, marker: int, turns: int) -> None:
+    before = [entry.source for entry in replayed.history.entries] if turns else []
+    replayed.history.drop_last(turns)
+    left = {entry.source for entry in replayed.history.entries}
+    replayed.dropped |= {source: marker for source in before if source not in left}
 
 
 def _replay_checkpoint(replayed: _Replayed, index: int, record: Record) -> None:
@@ -178,6 +199,19 @@ def merge_world(steps: Any) -> tuple[Mapping[str, Any] | None, list[int]]:
     return world, orphans
 
 
+def world_sources(steps: Iterable[WorldStep]) -> list[int]:
+    """Keys of the steps that `merge_world` builds the baseline from: the newest whole state and its patches."""
+    keys: list[int] = []
+    known = False
+    for step in steps:
+        if step.state is None or step.full:
+            known = step.state is not None
+            keys = [step.key] if known else []
+        elif known:
+            keys.append(step.key)
+    return keys
+
+
 def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
     """RFC 7396: null removes a member, objects merge, everything else replaces. Absurd depths replace as well."""
     if not isinstance(patch, Mapping) or depth > 200:
@@ -213,14 +247,20 @@ def open_turn(records: Sequence[Record]) -> str | None:
                 return None
             case "thread_rolled_back" if rolled_back_turns(record):
                 return None
+            case None if restore_of(record) is not None:
+                return None
             case _:
                 pass
     return None
 
 
-def _fates(records: Sequence[Record], found: _Found, replayed: _Replayed, restored: frozenset[int]) -> Sequence[Fate]:
+def _fates(records: Sequence[Record], found: _Found, replayed: _Replayed) -> Sequence[Fate]:
     """The fate of every record for the model: rolled back, behind the base, rebuilt away, or unreadable."""
-    fates = rollback_fates(records, restored)
+    fates = rollback_fates(records)
+    for index, marker in replayed.dropped.items():
+        # Also context directly behind a checkpoint, which goes with the turn only because the replay begins there.
+        if index > found.base and fates[index] is None:
+            fates[index] = (Out.ROLLBACK, marker)
     for index, record in enumerate(records):
         if fates[index] is not None:
             continue

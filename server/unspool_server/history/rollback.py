@@ -4,18 +4,17 @@ Paginated threads branch instead and need none of these records; the check of th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
 
 from ..errors import TurnsOutOfRange
 from .boundaries import is_instruction_record
-from .checkpoints import checkpoint_of, rolled_back_turns
-from .fields import EMPTY, list_of, object_of, text_of
-from .reconstruct import reconstruct, reconstruct_with
+from .checkpoints import Restore
+from .in_force import in_force, newest_cut, restore_fields
+from .reconstruct import reconstruct
 from .state import PreviousSettings, Reconstruction
-from .survival import restored_markers, rollback_fates, uncompacted_history
+from .survival import markers_of, rollback_fates, uncompacted_history
 
 
 def check_num_turns(num_turns: object, available: int | None = None) -> int:
@@ -42,7 +41,7 @@ def boundary_count(records: Sequence[Record], first: int) -> int:
     Steered input is a boundary of its own and goes with its turn; what an earlier marker removed counts no more.
 
     Args:
-        records: The whole log; a bounded part would miss boundaries behind its checkpoint.
+        records: The whole log as far as it is in force; a bounded part would miss boundaries behind its checkpoint.
         first: Index of the first record of the oldest turn to be removed.
     """
     return sum(entry.source >= first and entry.boundary for entry in uncompacted_history(records).entries)
@@ -50,7 +49,7 @@ def boundary_count(records: Sequence[Record], first: int) -> int:
 
 def turn_count(records: Sequence[Record], first: int) -> int:
     """How many turns with a boundary begin at or after an index and were not removed before."""
-    fates = rollback_fates(records, restored_markers(records))
+    fates = rollback_fates(records)
     count, counted = 0, False
     for index in range(first, len(records)):
         if records[index].event == "task_started":
@@ -66,6 +65,7 @@ def marker_turns(records: Sequence[Record], start: Position) -> int:
     Raises:
         ValueError: The record at that position is not among the records: they are a bounded part, read the whole log.
     """
+    records = [records[index] for index in in_force(records)]
     return boundary_count(records, _index_of(records, start))
 
 
@@ -96,6 +96,7 @@ def rollback_marker(records: Sequence[Record], start: Position, turn_ids: Sequen
     Raises:
         ValueError: As `marker_turns`.
     """
+    records = [records[index] for index in in_force(records)]
     first = _index_of(records, start)
     return legacy_marker(boundary_count(records, first), turn_ids, turns=turn_count(records, first))
 
@@ -107,67 +108,43 @@ def _index_of(records: Sequence[Record], start: Position) -> int:
     raise ValueError("the start of the removed turns is not among the records")
 
 
-def legacy_restore(records: Sequence[Record], *, window_id: str | None = None) -> list[NewRecord] | None:
-    """The undo of the newest rollback in force on a legacy thread: a checkpoint with the history from before it.
+def legacy_undo_place(records: Sequence[Record]) -> int | None:
+    """Where an undo on a legacy thread goes back to: before the newest rollback or restore in force, if there is one.
 
-    It opens a new window, keeps the previous settings and clears the baseline, so the next turn tells its context anew.
-    Readers that only know the format see a compaction; ours also give the turns back to clients. Turns that came after
-    the rollback are removed by a marker of their own, which can be undone in turn.
+    What was recorded since goes out of force with it and can be restored.
+    """
+    return newest_cut(records, in_force(records), markers_of(records))
+
+
+def legacy_restore(
+    records: Sequence[Record],
+    place: int,
+    *,
+    reason: str = "restore",
+    turn_ids: Sequence[str] = (),
+    restored_turn_ids: Sequence[str] = (),
+    next_item: int | None = None,
+    window_id: str | None = None,
+) -> list[NewRecord]:
+    """The records that make the thread what it was before the record at index `place` (DESIGN §4).
+
+    A checkpoint with the history of that point: it opens a new window, keeps the previous settings and clears the
+    baseline, so the next turn tells its context anew. Readers that only know the format see a compaction; ours also
+    give the turns of that point back to clients (`in_force`).
 
     Args:
         records: The whole log, header in front.
+        turn_ids: Visible turns that go; `restored_turn_ids` are those that come back.
+        next_item: Number of the next made-up item id at that point, so that replays count on as live threads do.
         window_id: The new window's id (UUIDv7); left out where the caller has none.
-
-    Returns:
-        The records to append as one unit; None when there is nothing to undo.
     """
-    markers = [index for index, record in enumerate(records) if rolled_back_turns(record)]
-    restored = restored_markers(records)
-    live = [index for index in markers if index not in restored]
-    if not live:
-        return None
-    target = live[-1]
-    removal = _removal_after(records, target)
-    state = _state_without(records, target, removal)
-    number = max(state.window.number, reconstruct(records, HistoryMode.LEGACY).window.number) + 1
-    ours = object_of(records[target].extra, "unspool") or EMPTY
-    back = len(markers) - markers.index(target) + len(removal)
-    restores = {"marker": back, "turnIds": list(list_of(ours, "turnIds") or ())}
-    checkpoint = _restoring(state, number, window_id)
-    return [*removal, NewRecord(RecordType.COMPACTED, checkpoint, extra={"unspool": {"restores": restores}})]
-
-
-def _removal_after(records: Sequence[Record], marker: int) -> list[NewRecord]:
-    """A marker that removes the turns that came after another one; nothing where there are none."""
-    first = marker + 1
-    boundaries = boundary_count(records, first)
-    if not boundaries:
-        return []
-    return [legacy_marker(boundaries, _turn_ids(records, first), turns=turn_count(records, first))]
-
-
-def _state_without(records: Sequence[Record], marker: int, removal: Sequence[NewRecord]) -> Reconstruction:
-    """What the log says when a marker means nothing and `removal` is appended.
-
-    Checkpoints of other undos hold states in which the marker was in force, so those after it are passed over.
-    """
-    whole = list(records)
-    for index in range(marker, len(records)):
-        checkpoint = checkpoint_of(records[index])
-        if checkpoint is not None and checkpoint.restores is not None:
-            whole[index] = replace(records[index], type="undo", payload=EMPTY)
-    whole += [Record("", len(whole), new.type, new.payload, extra=new.extra or {}) for new in removal]
-    return reconstruct_with(whole, HistoryMode.LEGACY, restored_markers(records) | {marker})
-
-
-def _turn_ids(records: Sequence[Record], first: int) -> list[str]:
-    fates = rollback_fates(records, restored_markers(records))
-    started = [
-        text_of(records[index].payload, "turn_id")
-        for index in range(first, len(records))
-        if fates[index] is None and records[index].event == "task_started"
-    ]
-    return [turn_id for turn_id in started if turn_id is not None]
+    before = reconstruct([records[index] for index in in_force(records, place)], HistoryMode.LEGACY)
+    number = max(before.window.number, reconstruct(records, HistoryMode.LEGACY).window.number) + 1
+    last = records[-1]
+    position = records[place].position if place < len(records) else Position(last.rollout_id, last.ordinal + 1)
+    told = Restore(position, len(records) - place, reason, tuple(turn_ids), tuple(restored_turn_ids), next_item)
+    extra = {"unspool": restore_fields(told)}
+    return [NewRecord(RecordType.COMPACTED, _restoring(before, number, window_id), extra=extra)]
 
 
 def _restoring(before: Reconstruction, number: int, window_id: str | None) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class Segment:
     settings: PreviousSettings | None = None
     baseline: Baseline = Baseline.NEVER
     reference: Mapping[str, Any] | None = None
+    reference_key: int | None = None
     world: list[WorldStep] = field(default_factory=list)
     full_world: bool = False
     checkpoint: int | None = None
@@ -68,6 +69,7 @@ class ReverseScan:
     Attributes:
         pending: Turns that rollback markers still have to remove.
         checkpoint: Key of the newest surviving checkpoint.
+        reference_key: Key of the record of `reference`.
         world: Changes of the environment baseline in surviving segments, newest first.
     """
 
@@ -78,20 +80,21 @@ class ReverseScan:
     settings: PreviousSettings | None = None
     baseline: Baseline = Baseline.NEVER
     reference: Mapping[str, Any] | None = None
+    reference_key: int | None = None
     world: list[WorldStep] = field(default_factory=list)
     last_started: str | None = None
 
-    def feed(self, key: int, record: Record, *, restored: bool = False) -> None:
-        """Take the next older record. `restored` says that a rollback marker was undone and means nothing."""
+    def feed(self, key: int, record: Record) -> None:
+        """Take the next older record."""
         match record.type:
             case RecordType.EVENT_MSG:
-                self._event(record, restored)
+                self._event(record)
             case RecordType.RESPONSE_ITEM | RecordType.INTER_AGENT:
                 if record.type == RecordType.RESPONSE_ITEM or agent_message(record.payload) is not None:
                     segment = self._open()
                     segment.user = segment.user or is_instruction_record(record)
             case RecordType.TURN_CONTEXT:
-                self._turn_context(record.payload)
+                self._turn_context(key, record.payload)
             case RecordType.WORLD_STATE:
                 self._world_state(key, record.payload)
             case _:
@@ -115,11 +118,11 @@ class ReverseScan:
             self.segment = Segment()
         return self.segment
 
-    def _event(self, record: Record, restored: bool) -> None:
+    def _event(self, record: Record) -> None:
         turn_id = text_of(record.payload, "turn_id")
         match record.event:
             case "thread_rolled_back":
-                self.pending += 0 if restored else rolled_back_segments(record)
+                self.pending += rolled_back_segments(record)
             case "user_message":
                 self._open().user = True
             case "task_complete":
@@ -137,7 +140,7 @@ class ReverseScan:
             case _:
                 pass
 
-    def _turn_context(self, payload: Mapping[str, Any]) -> None:
+    def _turn_context(self, key: int, payload: Mapping[str, Any]) -> None:
         settings = settings_of(payload)
         if settings is None:
             return
@@ -146,7 +149,7 @@ class ReverseScan:
         if segment.compatible(turn_id):
             segment.settings = settings
             if segment.baseline is Baseline.NEVER:
-                segment.baseline, segment.reference = Baseline.LATEST, payload
+                segment.baseline, segment.reference, segment.reference_key = Baseline.LATEST, payload, key
 
     def _world_state(self, key: int, payload: Mapping[str, Any]) -> None:
         full, state = flag_of(payload, "full"), object_of(payload, "state")
@@ -181,3 +184,4 @@ class ReverseScan:
             self.settings = segment.settings
         if self.baseline is Baseline.NEVER and (has_context or segment.baseline is Baseline.CLEARED):
             self.baseline, self.reference = segment.baseline, segment.reference
+            self.reference_key = segment.reference_key

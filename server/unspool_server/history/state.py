@@ -86,3 +86,36 @@ class Reconstruction:
     open_turn_id: str | None = None
     degradations: tuple[Degradation, ...] = ()
     spans: Sequence[Span] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Which records (indices into those given) a reconstruction came from.
+
+    Attributes:
+        history: For each item of `Reconstruction.history`, the record that brought it: its own, or a checkpoint.
+        reference: The record of `reference_context`.
+        world: The records that `world_state` is built from, oldest first: a whole state and its patches.
+        cleared: The legacy compaction that took the reference context away, if one did.
+        base: The checkpoint that the history begins with, None where it begins with the log.
+    """
+
+    history: tuple[int, ...] = ()
+    reference: int | None = None
+    world: tuple[int, ...] = ()
+    cleared: int | None = None
+    base: int | None = None
+
+    def moved(self, places: Sequence[int]) -> "Origins":
+        """The same where record `n` of those given is record `places[n]` of a longer list."""
+
+        def place(index: int | None) -> int | None:
+            return None if index is None else places[index]
+
+        return Origins(
+            tuple(places[index] for index in self.history),
+            place(self.reference),
+            tuple(places[index] for index in self.world),
+            place(self.cleared),
+            place(self.base),
+        )

@@ -75,7 +75,9 @@ def _from_header(info: Described) -> ThreadSummary:
     stamp = text_of(meta, "timestamp") or (header.timestamp if header is not None else None)
     created = epoch_seconds(stamp)
     source = meta.get("source")
-    return ThreadSummary(
+    ours = object_of(header.extra, "unspool") if header is not None else None
+    origin = object_of(ours or EMPTY, "origin") or EMPTY
+    summary = ThreadSummary(
         thread_id=info.thread_id,
         rollout_id=info.rollout_id,
         mode=info.mode,
@@ -92,9 +94,21 @@ def _from_header(info: Described) -> ThreadSummary:
         parent_thread_id=text_of(meta, "parent_thread_id"),
         git=object_of(meta, "git"),
     )
+    return _with_origin(summary, text_of(origin, "timestamp"), text_of(origin, "forkedFromId"))
+
+
+def _with_origin(summary: ThreadSummary, timestamp: str | None, forked_from_id: str | None) -> ThreadSummary:
+    """A branch is younger than its thread; an older header, or what a branch says of it, tells where it began."""
+    created = epoch_seconds(timestamp)
+    if created and (not summary.created_at or created < summary.created_at):
+        summary = replace(summary, created_at=created)
+    return summary if forked_from_id is None else replace(summary, forked_from_id=forked_from_id)
 
 
 def _with_record(summary: ThreadSummary, record: Record) -> ThreadSummary:
+    if record.type == RecordType.SESSION_META and text_of(record.payload, "id") == summary.thread_id:
+        older = record.payload
+        return _with_origin(summary, text_of(older, "timestamp"), text_of(older, "forked_from_id"))
     stamp = epoch_seconds(record.timestamp)
     if stamp > summary.updated_at:
         summary = replace(summary, updated_at=stamp)
@@ -113,6 +127,9 @@ def _with_record(summary: ThreadSummary, record: Record) -> ThreadSummary:
 
 
 def _named(summary: ThreadSummary, payload: Mapping[str, Any]) -> ThreadSummary:
+    # A fork's history holds its source's names; they are not its own (04 §6).
+    if text_of(payload, "thread_id") not in (None, summary.thread_id):
+        return summary
     name = payload.get("thread_name", payload.get("name"))
     return replace(summary, name=(name.strip() or None) if isinstance(name, str) else None)
 

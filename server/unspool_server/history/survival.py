@@ -12,6 +12,7 @@ from unspool_protocol.log import HistoryMode, Record, RecordType
 from .boundaries import is_contextual_user, is_instruction_boundary
 from .checkpoints import checkpoint_of, rolled_back_turns
 from .fields import object_of, role_of, text_of
+from .in_force import in_force, spread
 from .items import history_item
 from .replay import ReplayedHistory
 from .state import Item, Out, Span
@@ -21,13 +22,16 @@ Fate = tuple[Out, int | None] | None
 
 
 def client_survival(records: Sequence[Record], mode: HistoryMode) -> Sequence[Span]:
-    """Which records count for what clients see: only rollback removes, a compaction hides nothing (03 §9.1).
+    """Which records count for what clients see: only rollbacks and restores remove; a compaction hides nothing (03 §9.1).
 
     Args:
         records: As for `reconstruct`, the whole log. A bounded part has no markers, so everything in it is in force.
         mode: Kept for symmetry with `reconstruct`; markers mean the same in both modes (03 §9.1).
     """
-    return spans_of(rollback_fates(records, restored_markers(records)))
+    kept = in_force(records)
+    if len(kept) == len(records):
+        return spans_of(rollback_fates(records))
+    return spread(spans_of(rollback_fates([records[index] for index in kept])), kept, len(records))
 
 
 def spans_of(fates: Sequence[Fate]) -> tuple[Span, ...]:
@@ -41,38 +45,28 @@ def spans_of(fates: Sequence[Fate]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def restored_markers(records: Sequence[Record]) -> frozenset[int]:
-    """Indices of the rollback markers that a later checkpoint has undone (DESIGN §4)."""
-    markers: list[int] = []
-    restored: set[int] = set()
-    for index, record in enumerate(records):
-        if rolled_back_turns(record):
-            markers.append(index)
-        elif record.type == RecordType.COMPACTED:
-            checkpoint = checkpoint_of(record)
-            if checkpoint is not None and checkpoint.restores is not None and checkpoint.restores <= len(markers):
-                restored.add(markers[-checkpoint.restores])
-    return frozenset(restored)
+def markers_of(records: Sequence[Record]) -> list[int]:
+    """Indices of the rollback markers, oldest first."""
+    return [index for index, record in enumerate(records) if rolled_back_turns(record)]
 
 
-def live_markers(records: Sequence[Record], restored: frozenset[int]) -> list[int]:
-    """Indices of the rollback markers in force, oldest first."""
-    return [index for index, record in enumerate(records) if rolled_back_turns(record) and index not in restored]
-
-
-def rollback_fates(records: Sequence[Record], restored: frozenset[int]) -> list[Fate]:
-    """The fate of every record as far as rollbacks decide it."""
+def rollback_fates(records: Sequence[Record]) -> list[Fate]:
+    """The fate of every record as far as rollback markers decide it; `records` are those in force (`in_force`)."""
     if not any(rolled_back_turns(record) or record.type == RecordType.ROLLED_BACK for record in records):
         return [None] * len(records)
-    return _replay(records, restored)[1]
+    return _replay(records)[1]
 
 
 def uncompacted_history(records: Sequence[Record]) -> ReplayedHistory:
-    """The model's history as if no compaction had a replacement: what rollback markers count in (03 §5)."""
-    return _replay(records, restored_markers(records))[0]
+    """The model's history as if no compaction had a replacement: what rollback markers count in (03 §5).
+
+    Args:
+        records: Those in force.
+    """
+    return _replay(records)[0]
 
 
-def _replay(records: Sequence[Record], restored: frozenset[int]) -> tuple[ReplayedHistory, list[Fate]]:
+def _replay(records: Sequence[Record]) -> tuple[ReplayedHistory, list[Fate]]:
     history = ReplayedHistory()
     fates: list[Fate] = [None] * len(records)
     for index, record in enumerate(records):
@@ -80,17 +74,17 @@ def _replay(records: Sequence[Record], restored: frozenset[int]) -> tuple[Replay
         if item is not None:
             history.append(item, index)
             continue
-        cut = _cut_by(history, index, record, restored)
+        cut = _cut_by(history, index, record)
         if cut is not None:
             _put_out(records, fates, cut, index)
     return history, fates
 
 
-def _cut_by(history: ReplayedHistory, index: int, record: Record, restored: frozenset[int]) -> int | None:
+def _cut_by(history: ReplayedHistory, index: int, record: Record) -> int | None:
     """Apply a record that is no item to the history; returns the index of the first record whose item went."""
     turns = rolled_back_turns(record)
     if turns:
-        return None if index in restored else history.drop_last(turns)
+        return history.drop_last(turns)
     checkpoint = checkpoint_of(record)
     if checkpoint is None:
         return None

@@ -110,6 +110,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
                 "turns": len(reason.turn_ids),
                 "turnIds": list(reason.turn_ids),
                 "left": {"rolloutId": left.rollout_id, "endOrdinal": left.ordinal},
+                "origin": _origin(session),
             }
         },
     )
@@ -119,6 +120,16 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
     log = await store.branch(header, await _base(session, base), tail, replaces=session.log)
     history = await load(store, log.info)
     return session.switch_log(log, history)
+
+
+def _origin(session: Session) -> dict[str, Any]:
+    """When the thread began and what it was forked from: a branch's own header tells neither (01 §3.1)."""
+    header = session.history.header
+    ours = header.extra.get("unspool")
+    known = ours.get("origin") if isinstance(ours, dict) else None
+    if isinstance(known, dict):
+        return known
+    return {"timestamp": header.payload.get("timestamp"), "forkedFromId": session.facts.forked_from_id}
 
 
 def _header_payload(header: Record) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from unspool_server.history.compact import (
     keep_last_replacement,
     next_window,
     replacement_after_summary,
+    summary_item,
 )
 from unspool_server.history.compact import summary_text as prefixed_summary
 from unspool_server.history.context import ContextUpdate, initial_context
@@ -141,7 +142,7 @@ async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary, be
     fresh = _fresh_context(turn)
     replacement = replacement_after_summary(
         session.history.state.history,
-        summary.opaque if summary.opaque is not None else prefixed_summary(text),
+        summary.opaque if summary.opaque is not None else summary_item(text, item_id=f"msg_{new_id()}"),
         [{**one, "id": f"msg_{new_id()}"} for one in fresh.items],
     )
     settings = turn.plan.settings

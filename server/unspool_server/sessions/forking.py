@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unspool_protocol.log import HistoryMode, NewRecord, Position, RecordType
+from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
 
 from unspool_server.errors import RequestError
 from unspool_server.history.fork import interruption_records, unfinished_turn
@@ -76,7 +76,7 @@ async def write_child(
     boundary = _boundary(point.history)
     applied = settings_record(settings, thread_id)
     if ephemeral:
-        copied = [_fresh_copy(record) for record in point.history.records[1:] if record.type != RecordType.SESSION_META]
+        copied = [_fresh_copy(record) for record in await _inner(source, point) if record.type != RecordType.SESSION_META]
         return await target.branch(header, None, [*copied, applied, *boundary])
     if point.info.mode == HistoryMode.LEGACY:
         return await target.branch(header, None, [*await _copies(source, point), *boundary, applied])
@@ -111,7 +111,15 @@ def _boundary(history: LiveHistory) -> list[NewRecord]:
     return interruption_records(open_turn, item_id=f"msg_{new_id()}", times=times)
 
 
-def _fresh_copy(record: Any) -> NewRecord:
+async def _inner(source: LogStore, point: ForkPoint) -> Sequence[Record]:
+    """What an ephemeral child holds: a legacy thread's whole past, else what the model needs and no older turns."""
+    if point.info.mode == HistoryMode.PAGINATED:
+        return point.history.records[1:]
+    end = None if point.end is None else point.end.ordinal
+    return [record async for record in source.read(point.info.rollout_id, end=end)]
+
+
+def _fresh_copy(record: Record) -> NewRecord:
     return NewRecord(record.type, record.payload, record.metadata, dict(record.extra) or None)
 
 

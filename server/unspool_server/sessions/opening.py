@@ -3,6 +3,7 @@
 Owns no table of live threads (`registry.py`); what it returns is not live until the registry enters it.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -12,6 +13,7 @@ from unspool_protocol.thread_object import ThreadOverrides
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
 from unspool_server.config import ConfigError
+from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
@@ -19,6 +21,7 @@ from unspool_server.sessions.forking import fork_point, write_child
 from unspool_server.sessions.gitinfo import git_facts
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.memory import LiveHistory
+from unspool_server.sessions.notes import damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session, ThreadFacts
 from unspool_server.sessions.settings import ThreadSettings, configured, is_usable_cwd, overridden, plain, recorded
 from unspool_server.sessions.summaries import facts_of_log
@@ -49,20 +52,21 @@ class Opener:
 
     async def start(self, params: ThreadStartParams, originator: str) -> Session:
         """A new thread; nothing is written before its first turn (02 §5). Raises RequestError for a bad provider."""
-        settings = configured(self.env.config, params, self.env.cwd)
-        self._check_provider(settings)
+        env = self._configured(params)
+        settings = configured(env.config, params, env.cwd)
+        _check_provider(env, settings)
         ephemeral = bool(params.ephemeral)
-        mode = HistoryMode(params.history_mode or self.env.config.history.mode)
+        mode = HistoryMode(params.history_mode or env.config.history.mode)
         thread_id = new_id()
         facts = ThreadFacts(
-            base_instructions=params.base_instructions or self.env.config.instructions or BASE_INSTRUCTIONS,
-            developer_instructions=self._developer_instructions(params.developer_instructions),
+            base_instructions=params.base_instructions or env.config.instructions or BASE_INSTRUCTIONS,
+            developer_instructions=_developer_instructions(env, params.developer_instructions),
             dynamic_tools=[plain(tool) for tool in params.dynamic_tools or ()],
             ephemeral=ephemeral,
         )
         header = _new_header(thread_id, settings, facts, originator, params.thread_source)
-        log = await self.env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header))
-        return Session(self.env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
+        log = await env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header))
+        return Session(env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
 
     async def resume(self, thread_id: str, params: ThreadResumeParams) -> Session:
         """A thread read back from its log; the lock is taken before anything is read (02 §7).
@@ -80,10 +84,11 @@ class Opener:
     async def _load(self, log: Log, params: ThreadResumeParams) -> Session:
         report = ReadReport()
         history = await load(self.env.store, log.info, report=report)
-        found = recorded(self.env.config, history.settings, self.env.cwd)
-        settings = overridden(found, params, self.env.config, self.env.cwd)
-        self._check_provider(settings)
-        session = await self._session(log, history, settings, params)
+        env = self._configured(params)
+        found = recorded(env.config, history.settings, env.cwd)
+        settings = overridden(found, params, env.config, env.cwd)
+        _check_provider(env, settings)
+        session = await self._session(env, log, history, settings, params)
         if history.settings.permission_profile is not None or history.settings.sandbox_policy is not None:
             session.applied = found
         await _note_overrides(session, params)
@@ -110,13 +115,14 @@ class Opener:
             running_turn_id=running,
             end_ordinal=end,
         )
-        found = recorded(self.env.config, point.history.settings, self.env.cwd)
-        settings = overridden(found, params, self.env.config, self.env.cwd)
-        self._check_provider(settings)
+        env = self._configured(params)
+        found = recorded(env.config, point.history.settings, env.cwd)
+        settings = overridden(found, params, env.config, env.cwd)
+        _check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
         log = await write_child(target, self.env.store, point, settings, ephemeral=ephemeral)
-        session = await self._session(log, await load(target, log.info), settings, params)
-        session.facts.ephemeral = ephemeral
+        child = await load(target, log.info)
+        session = await self._session(env, log, child, settings, params, ephemeral=ephemeral)
         session.facts.forked_from_id = source_id
         session.applied = settings
         return session
@@ -131,26 +137,48 @@ class Opener:
         return info, None, None
 
     async def _session(
-        self, log: Log, history: LiveHistory, settings: ThreadSettings, given: ThreadOverrides
+        self,
+        env: Environment,
+        log: Log,
+        history: LiveHistory,
+        settings: ThreadSettings,
+        given: ThreadOverrides,
+        *,
+        ephemeral: bool = False,
     ) -> Session:
-        facts = await facts_of_log(self.env, log.info)
+        facts = await facts_of_log(env, env.store_of(ephemeral=ephemeral), log.info, history)
+        facts.ephemeral = ephemeral
         facts.base_instructions = given.base_instructions or history.settings.base_instructions or BASE_INSTRUCTIONS
-        facts.developer_instructions = self._developer_instructions(given.developer_instructions)
+        facts.developer_instructions = _developer_instructions(env, given.developer_instructions)
         facts.dynamic_tools = history.settings.dynamic_tools or ()
-        return Session(self.env, log, history, settings, facts)
+        return Session(env, log, history, settings, facts)
 
-    def _developer_instructions(self, given: str | None) -> str | None:
-        text = given if given is not None else self.env.config.developer_instructions
-        return text if text is not None and text.strip() else None
-
-    def _check_provider(self, settings: ThreadSettings) -> None:
+    def _configured(self, given: ThreadOverrides) -> Environment:
+        """The shared environment, with what the client's `config` says for this thread. Raises RequestError."""
+        if not given.config:
+            return self.env
         try:
-            self.env.config.provider(settings.model_provider)
+            return replace(self.env, config=override_config(self.env.config, given.config))
         except ConfigError as error:
-            raise RequestError(
-                f"failed to load configuration: {error.message}",
-                data={"reason": "unknownProvider", "field": "modelProvider"},
-            ) from error
+            raise _bad_config(error, error.key or "config") from error
+
+
+def _developer_instructions(env: Environment, given: str | None) -> str | None:
+    text = given if given is not None else env.config.developer_instructions
+    return text if text is not None and text.strip() else None
+
+
+def _check_provider(env: Environment, settings: ThreadSettings) -> None:
+    try:
+        env.config.provider(settings.model_provider)
+    except ConfigError as error:
+        raise _bad_config(error, "modelProvider") from error
+
+
+def _bad_config(error: ConfigError, field: str) -> RequestError:
+    return RequestError(
+        f"failed to load configuration: {error.message}", data={"reason": "unknownProvider", "field": field}
+    )
 
 
 def _new_header(
@@ -208,12 +236,6 @@ def _load_notes(session: Session, found: ThreadSettings, report: ReadReport) -> 
         notes.append(
             {"message": message, "code": "cwdMissing", "effect": "Give a cwd when you resume or start a turn."}
         )
-    for one in session.history.state.degradations:
-        notes.append({"message": one.effect, "code": one.code, "ordinals": list(one.ordinals), "effect": one.effect})
-    if report.faults:
-        lines = [fault.line for fault in report.faults]
-        message = f"{len(lines)} damaged line(s) of the log were skipped or mended while reading."
-        notes.append(
-            {"message": message, "code": "damagedLines", "ordinals": lines, "effect": "Everything else was used."}
-        )
-    return notes
+    notes += header_note(session.log.info.header, session.thread_id)
+    notes += degradation_notes(session.history.state.degradations)
+    return notes + damage_notes(report.faults, partly=True)

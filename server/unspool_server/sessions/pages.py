@@ -5,7 +5,7 @@ A cursor is a position in the log. The running turn is laid over what the log sa
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from unspool_protocol.log import HistoryMode, Record
@@ -23,9 +23,10 @@ from unspool_server.history.turn_pages import (
     turn_slices,
     without_items,
 )
-from unspool_server.sessions.loading import find_turn, turns_back
+from unspool_server.sessions.loading import find_turn, load, turns_back
+from unspool_server.sessions.notes import Note, damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session
-from unspool_server.store.contract import LogStore, RolloutInfo
+from unspool_server.store.contract import LogStore, ReadReport, RolloutInfo
 
 DEFAULT_LIMIT = 25
 """Turns of a page where the caller does not say."""
@@ -36,11 +37,12 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A thread's log as pages read it; `session` is given when the thread is loaded."""
+    """A thread's log as pages read it; `session` is given when the thread is loaded. `report` collects damage."""
 
     store: LogStore
     info: RolloutInfo
     session: Session | None = None
+    report: ReadReport = field(default_factory=ReadReport)
 
 
 def decode_cursor(text: str, thread_id: str, scope: PageScope) -> PageCursor:
@@ -57,9 +59,17 @@ def decode_cursor(text: str, thread_id: str, scope: PageScope) -> PageCursor:
 
 async def all_turns(shelf: Shelf, *, partial: bool = False) -> list[Turn]:
     """Every turn, oldest first, with all items. `partial` adds items of the running turn that are not finished."""
-    whole = [record async for record in shelf.store.read(shelf.info.rollout_id)]
+    whole = [record async for record in shelf.store.read(shelf.info.rollout_id, report=shelf.report)]
     turns = [one.turn for one in turn_slices(whole, shelf.info.thread_id, shelf.info.mode)]
     return [with_running(turn, shelf.session, partial=partial) for turn in turns]
+
+
+async def read_notes(shelf: Shelf) -> list[Note]:
+    """What the reader of a whole thread must be told of its log, after `all_turns` (DESIGN §4)."""
+    live = shelf.session.history if shelf.session is not None else None
+    history = live or await load(shelf.store, shelf.info)
+    notes = header_note(shelf.info.header, shelf.info.thread_id) + degradation_notes(history.state.degradations)
+    return notes + damage_notes(shelf.report.faults, partly=False)
 
 
 def with_running(turn: Turn, session: Session | None, *, partial: bool = False) -> Turn:

@@ -5,7 +5,9 @@ One entry per live thread of this process; other processes are kept out by the s
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -32,6 +34,7 @@ class Sessions:
         self._live: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Task[Session]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._kept: Counter[str] = Counter()
         self._work: set[asyncio.Task[None]] = set()
         self.closing = False
         env.on_idle = self.watch_idle
@@ -53,7 +56,7 @@ class Sessions:
             InvalidParams: No UUID. ThreadNotFound: not loaded, or unknown; the two are not told apart.
         """
         session = self._live.get(check_thread_id(thread_id))
-        if session is None:
+        if session is None or session.closing:
             raise ThreadNotFound(f"thread not found: {thread_id}", data={"threadId": thread_id})
         return session
 
@@ -121,7 +124,21 @@ class Sessions:
 
     def _may_unload(self, thread_id: str) -> bool:
         session = self._live.get(thread_id)
-        return session is not None and session.turn is None and self.env.sink.subscribers(thread_id) == 0
+        if session is None or session.turn is not None or thread_id in self._kept:
+            return False
+        return self.env.sink.subscribers(thread_id) == 0
+
+    @contextmanager
+    def kept(self, thread_id: str) -> Iterator[None]:
+        """Keep a thread loaded while a caller is about to subscribe to it."""
+        self._kept[thread_id] += 1
+        try:
+            yield
+        finally:
+            self._kept[thread_id] -= 1
+            if not self._kept[thread_id]:
+                del self._kept[thread_id]
+            self.watch_idle(thread_id)
 
     def _delay_over(self, thread_id: str) -> None:
         self._timers.pop(thread_id, None)
@@ -130,17 +147,20 @@ class Sessions:
 
     async def _unload_quietly(self, thread_id: str) -> None:
         try:
-            await self.unload(thread_id)
+            await self.unload(thread_id, unless=lambda: not self._may_unload(thread_id))
         except UnspoolError:
             logger.warning("thread %s could not be unloaded; it stays loaded", thread_id, exc_info=True)
             self.watch_idle(thread_id)
 
-    async def unload(self, thread_id: str) -> None:
-        """Take a thread out of memory: its writer is drained, its lock released. Raises WriteFailed; then it stays."""
+    async def unload(self, thread_id: str, *, unless: Callable[[], bool] = lambda: False) -> None:
+        """Take a thread out of memory: its writer is drained, its lock released. Raises WriteFailed; then it stays.
+
+        Args:
+            unless: Asked once more when its earlier steps are done; True leaves it loaded (05 §6).
+        """
         session = self._live.get(thread_id)
-        if session is None:
+        if session is None or not await session.close(unless=unless):
             return
-        await session.close()
         self._live.pop(thread_id, None)
         timer = self._timers.pop(thread_id, None)
         if timer is not None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool_protocol.cursors import EventCursor
@@ -258,16 +259,28 @@ class Session:
         self.facts.updated_at = now_s()
         return [event for record in (history.header, *own) for event in self.view.apply(record)]
 
-    async def close(self) -> None:
-        """End the turn, drain the writer, release the lock. Raises WriteFailed; the session then stays usable."""
+    async def close(self, *, unless: Callable[[], bool] = lambda: False) -> bool:
+        """End the turn, drain the writer, release the lock. Raises WriteFailed; the session then stays usable.
+
+        Args:
+            unless: Asked when all earlier steps are done; True leaves the session as it is.
+
+        Returns:
+            Whether the session has ended.
+        """
         self.closing = True
-        await self._owner.run(self._close)
+        if not await self._owner.run(partial(self._close, unless)):
+            return False
         await self._owner.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        return True
 
-    async def _close(self) -> None:
+    async def _close(self, unless: Callable[[], bool]) -> bool:
+        if unless():
+            self.closing = False
+            return False
         if self.turn is not None:
             await self.turn.abort("shutdown")
         try:
@@ -275,6 +288,7 @@ class Session:
         except WriteFailed:
             self.closing = False
             raise
+        return True
 
 
 LAST_COUNTER = 1 << 30

@@ -1,33 +1,73 @@
 """Threads as lists and answers show them (`wire` §5), from a live session or from the catalogue."""
 
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
 from unspool_protocol.log import Record, ThreadSummary
 from unspool_protocol.settings import NOT_LOADED, GitInfo, ThreadEnvironment
+from unspool_protocol.settings import ThreadSettings as WireSettings
 from unspool_protocol.thread_object import Thread, ThreadSetup
 from unspool_protocol.turns import Turn
 
 from unspool_server.errors import LogMissing
+from unspool_server.history.summary import PREVIEW_CHARACTERS, epoch_seconds, user_text
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.session import Session, ThreadFacts
-from unspool_server.store.contract import RolloutInfo
+from unspool_server.sessions.settings import ThreadSettings, collaboration
+from unspool_server.store.contract import LogStore, RolloutInfo
+
+_HEAD_RECORDS = 64
+"""How far into a log its first user message is looked for."""
 
 
-async def facts_of_log(env: Environment, info: RolloutInfo) -> ThreadFacts:
-    """What a thread's log says of it beside history and settings."""
-    summary = await env.catalogue.get(info.thread_id)
-    if summary is None:
-        return ThreadFacts(base_instructions="", created_at=seconds_of(info.header), forked_from_id=_fork_of(info))
+async def facts_of_log(env: Environment, store: LogStore, info: RolloutInfo, history: LiveHistory) -> ThreadFacts:
+    """What a thread's log says of it beside history and settings, for the price of the log's two ends.
+
+    A name given before the part that `history` holds comes from where the catalogue keeps names.
+    """
+    known = await env.catalogue.known(info)
+    born = await _first_rollout(store, info)
+    newest = history.records[-1]
     return ThreadFacts(
         base_instructions="",
-        name=summary.name,
-        preview=summary.preview,
-        created_at=int(summary.created_at),
-        updated_at=int(summary.updated_at),
-        forked_from_id=summary.forked_from_id,
+        name=_newest_name(history, info.thread_id) or known.name,
+        preview=known.preview or await _first_text(store, info),
+        created_at=seconds_of(born.header),
+        updated_at=int(epoch_seconds(newest.timestamp)) or seconds_of(info.header),
+        forked_from_id=_fork_of(born),
     )
+
+
+async def _first_rollout(store: LogStore, info: RolloutInfo) -> RolloutInfo:
+    """The rollout that a thread began with: its header tells when, and from which other thread."""
+    if info.rollout_id == info.thread_id:
+        return info
+    rollouts = await store.rollouts(info.thread_id)
+    return rollouts[0] if rollouts else info
+
+
+def _newest_name(history: LiveHistory, thread_id: str) -> str | None:
+    for record in reversed(history.records):
+        if record.event == "thread_name_updated" and record.payload.get("thread_id") in (None, thread_id):
+            return _text(record.payload.get("thread_name"))
+    return None
+
+
+async def _first_text(store: LogStore, info: RolloutInfo) -> str:
+    """The first user message near the log's beginning."""
+    seen = 0
+    async with aclosing(store.read(info.rollout_id)) as records:
+        async for record in records:
+            text = user_text(record)
+            if text is not None and text.strip():
+                return text.strip()[:PREVIEW_CHARACTERS]
+            seen += 1
+            if seen >= _HEAD_RECORDS:
+                break
+    return ""
 
 
 def _fork_of(info: RolloutInfo) -> str | None:
@@ -126,6 +166,28 @@ def setup_fields(session: Session) -> dict[str, Any]:
         "sandbox": settings.sandbox,
         "reasoning_effort": settings.effort,
     }
+
+
+def settings_told(settings: ThreadSettings) -> dict[str, Any]:
+    """The settings as `thread/settings/updated` tells them (`wire` §6, turn/start)."""
+    place = ThreadEnvironment(cwd=settings.cwd, runtime_workspace_roots=settings.workspace_roots)
+    told = WireSettings.model_validate(
+        {
+            "cwd": settings.cwd,
+            "environments": (place,),
+            "approval_policy": settings.approval_policy,
+            "approvals_reviewer": settings.approvals_reviewer,
+            "sandbox_policy": settings.sandbox,
+            "model": settings.model,
+            "model_provider": settings.model_provider,
+            "service_tier": settings.service_tier,
+            "effort": settings.effort,
+            "summary": settings.summary,
+            "collaboration_mode": collaboration(settings),
+            "personality": settings.personality,
+        }
+    )
+    return told.model_dump(by_alias=True, mode="json")
 
 
 def _git(found: Any) -> GitInfo | None:

@@ -9,6 +9,7 @@ from unspool_server.sessions.compaction import CompactionTurn
 from unspool_server.sessions.input import UserMessage
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
+from unspool_server.sessions.summaries import settings_told
 from unspool_server.sessions.turn import Turn, TurnPlan
 
 
@@ -18,6 +19,8 @@ async def start_turn(session: Session, params: TurnStartParams, message: UserMes
         _steer(session.turn, message)
         return session.turn
     settings = for_turn(session.settings, params)
+    if settings != session.settings:
+        session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
     plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
     session.turn = Turn(session, plan)
     session.turn.start()

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from unspool_protocol.log import ThreadSummary
 from ..errors import WriteFailed
 from .catalogue_feed import CatalogueFeed
 from .catalogue_rows import MemoryRows, Rows, ask, cursor_at
-from .contract import ListPage, ListQuery, Summariser
+from .contract import ListPage, ListQuery, RolloutInfo, Summariser
 from .rollouts import RolloutStore
 from .session_names import MemoryNames, Names, SessionIndex
 
@@ -37,6 +38,7 @@ class StoreCatalogue:
     ) -> None:
         self._path = path
         self._names = names or MemoryNames()
+        self._summarise = summarise
         self._feed = CatalogueFeed(store, summarise, self._names)
         self._rows: Rows | None = None
         self._renewed = False
@@ -68,6 +70,18 @@ class StoreCatalogue:
         async with self._lock:
             row = await self._answer(lambda rows: rows.load(thread_id), only=thread_id)
         return row.summary if row else None
+
+    async def known(self, info: RolloutInfo) -> ThreadSummary:
+        """What can be told of a thread without reading its log."""
+        async with self._lock:
+            rows = await self._open_rows()
+            try:
+                row = await rows.load(info.thread_id)
+            except sqlite3.Error:
+                row = None  # the next list mends the database
+            name = (await self._names.read()).get(info.thread_id)
+        summary = row.summary if row is not None else self._summarise(None, info, ())
+        return replace(summary, name=name or summary.name)
 
     async def set_name(self, thread_id: str, name: str) -> None:
         """Keep a name where other readers of the format look for it. Raises WriteFailed."""

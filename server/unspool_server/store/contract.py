@@ -6,9 +6,12 @@ header's identity, mode and base.
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from unspool_protocol.log import HistoryMode, LineFault, NewRecord, Position, Record, ThreadSummary
+
+if TYPE_CHECKING:
+    from .verify import FoundList
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class LogStore(Protocol):
         the old one is fenced; on failure the old one stays as it was. Without it the thread id must be new.
 
         Raises:
-            LogExists, LogMissing (base), WriterHeld, WriteFailed.
+            LogExists, LogMissing (base), LogConflict (base beyond the end of its rollout), WriterHeld, WriteFailed.
+            StoreClosed: `replaces` is not the thread's writer (any more).
         """
 
     async def open(self, thread_id: str) -> Log:
@@ -166,6 +170,7 @@ class LogStore(Protocol):
             LogMissing: Unknown, or archived (`archived` is true).
             WriterHeld: Live in this or another process.
             LogCorrupt: No usable header.
+            WriteFailed: The lock cannot be taken because the medium refuses writes.
         """
 
     async def find(self, thread_id: str) -> RolloutInfo:
@@ -192,6 +197,16 @@ class LogStore(Protocol):
         self, rollout_id: str, *, end: int | None = None, report: ReadReport | None = None
     ) -> AsyncGenerator[Record, None]:
         """The same newest first, in blocks; stopping early leaves the rest unread (close it then: `aclosing`)."""
+
+    async def verify(self, thread_id: str, found: "FoundList", on_record: Callable[[Record, int], None]) -> None:
+        """Check every rollout of a thread and what it inherits; writes nothing (`store.verify`).
+
+        Args:
+            on_record: Gets the records of the thread's present, oldest first, with their line numbers.
+
+        Raises:
+            LogMissing.
+        """
 
     async def archive(self, thread_id: str) -> None:
         """Move all rollouts of an unloaded thread to the archive. Raises LogMissing, WriterHeld."""
@@ -257,6 +272,9 @@ class Catalogue(Protocol):
 
     async def get(self, thread_id: str) -> ThreadSummary | None:
         """One thread's up-to-date summary."""
+
+    async def known(self, info: RolloutInfo) -> ThreadSummary:
+        """What can be told of a thread without reading its log: from the index, perhaps out of date, or its header."""
 
     async def set_name(self, thread_id: str, name: str) -> None:
         """Keep the name where other readers of the format look for it (`session_index.jsonl`)."""

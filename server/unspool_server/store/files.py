@@ -37,6 +37,7 @@ class FileBlob:
         flags = os.O_RDWR | os.O_APPEND if writable else os.O_RDONLY
         self._path = path
         self._name_synced = False
+        self._fd = -1
         self._fd = os.open(path, flags | os.O_CLOEXEC)
 
     def size(self) -> int:
@@ -79,6 +80,10 @@ class FileBlob:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        """A reader that was cancelled while the file was being opened never gets to close it."""
+        self.close()
 
 
 class LocalShelf:

@@ -184,8 +184,8 @@ async def find_header(data: Bytes, rollout_id: str) -> Record | None:
 def header_info(entry: Entry, header: Record) -> RolloutInfo:
     """Read identity, mode and base from a header. Raises LogCorrupt."""
     payload = header.payload
-    if payload.get("id") != entry.thread_id:
-        raise LogCorrupt("the header names another thread", rollout_id=entry.rollout_id, line=header.ordinal)
+    # The file's name says whose log it is, also where the header names another thread (a renamed copy): two files can
+    # then never be taken for one thread.
     mode = payload.get("history_mode", HistoryMode.LEGACY)
     if mode not in tuple(HistoryMode):
         raise LogCorrupt("unknown history mode", rollout_id=entry.rollout_id, line=header.ordinal)

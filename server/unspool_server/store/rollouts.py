@@ -21,6 +21,7 @@ from .names import Entry, is_id
 from .shelf import Lease, Shelf
 from .tail import RolloutTail
 from .undisturbed import undisturbed
+from .verify import FoundList, LogVerifier, OnRecord
 from .writer import LogHooks, RolloutLog
 
 _THIS_PROCESS = "this process"
@@ -263,13 +264,17 @@ class RolloutStore:
             async for record in records:
                 yield record
 
+    async def verify(self, thread_id: str, found: FoundList, on_record: OnRecord) -> None:
+        """Check every rollout of a thread and what it inherits; see the contract."""
+        await LogVerifier(self, found, on_record).thread(thread_id)
+
     async def archive(self, thread_id: str) -> None:
         """Move all rollouts of an unloaded thread to the archive."""
-        await self._move(thread_id, archived=True)
+        await undisturbed(self._move(thread_id, archived=True))
 
     async def unarchive(self, thread_id: str) -> RolloutInfo:
         """Move them back."""
-        await self._move(thread_id, archived=False)
+        await undisturbed(self._move(thread_id, archived=False))
         return await self.find(thread_id)
 
     async def _move(self, thread_id: str, *, archived: bool) -> None:
@@ -301,6 +306,9 @@ class RolloutStore:
 
     async def delete(self, thread_id: str) -> None:
         """Remove all rollouts of an unloaded thread."""
+        await undisturbed(self._delete(thread_id))
+
+    async def _delete(self, thread_id: str) -> None:
         entries = await self._unloaded(thread_id)
         lease = await self._lease(thread_id)
         try:

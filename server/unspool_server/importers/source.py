@@ -1,0 +1,77 @@
+"""Source files as lines: streamed, never held whole, and single lines again by their place.
+
+Compressed files are unpacked as they are read; only Codex keeps such files, and those are copied, not converted.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self, cast
+
+from ..store.lines import parse_line
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One line: its 1-based number, where it begins, and its objects (none: blank or damaged)."""
+
+    number: int
+    offset: int
+    objects: tuple[Entry, ...]
+    fault: str | None = None
+
+
+def opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    """A source opened for reading bytes, unpacked if its name says that it is compressed. Raises OSError."""
+    if path.suffix != ".zst":
+        return path.open("rb")
+    # Imported here: few sources are compressed.
+    import zstandard
+
+    return cast(AbstractContextManager[BinaryIO], zstandard.open(path, "rb"))
+
+
+class SourceFile:
+    """A plain JSONL file: all lines in order, or one entry again. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[SourceLine]:
+        offset = 0
+        self._file.seek(0)
+        for number, line in enumerate(self._file, 1):
+            parsed = parse_line(line.removesuffix(b"\n"))
+            objects = tuple(value for value, _ in parsed.objects)
+            yield SourceLine(number, offset, objects, None if objects else parsed.fault)
+            offset += len(line)
+
+    def entry(self, offset: int, index: int = 0) -> Entry:
+        """The object at a place that iterating has told; several may share a line."""
+        self._file.seek(offset)
+        return parse_line(self._file.readline().removesuffix(b"\n")).objects[index][0]
+
+
+def text_at(source: Entry, key: str) -> str | None:
+    """A text member, None where there is none."""
+    value = source.get(key)
+    return value if isinstance(value, str) else None
+
+
+def object_at(source: Entry, key: str) -> Entry:
+    """An object member, empty where there is none."""
+    value = source.get(key)
+    return value if isinstance(value, dict) else {}
