@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint types test bench fuzz demo run docs clean
+.PHONY: help install format lint types test peer bench fuzz demo run docs clean
 
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,13 +25,16 @@ types: $(READY) ## Check types of packages and tests
 	$(BIN)/mypy
 
 test: lint types ## Check style, imports and types, then run the tests
-	$(BIN)/pytest -m "not bench"
+	$(BIN)/pytest -m "not bench" --ignore=tests/peer -n auto
+
+peer: $(READY) ## Let the real Codex resume our logs and ours resume its (UNSPOOL_PEER_CODEX, or codex on the PATH)
+	$(BIN)/pytest tests/peer -rs
 
 bench: $(READY) ## Run the timing runs (they never decide whether something is right)
 	$(BIN)/pytest -m bench tests/bench -s
 
 fuzz: $(READY) ## Run the property tests with many more examples
-	$(BIN)/pytest -m "not bench" --hypothesis-profile=fuzz --hypothesis-show-statistics
+	UNSPOOL_ALL_PREFIXES=1 $(BIN)/pytest -m "not bench" --hypothesis-profile=fuzz --hypothesis-show-statistics
 
 demo: $(READY) ## Show the main job from start to end; no key needed
 	$(BIN)/unspool demo

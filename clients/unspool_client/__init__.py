@@ -33,6 +33,7 @@ from unspool_client.errors import (
 from unspool_client.event import Event
 from unspool_client.feed import EventStream
 from unspool_client.link import ClientOptions
+from unspool_client.shapes import Place
 from unspool_client.thread import ThreadHandle, TurnResult
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "MemoryChannel",
     "NotMaterialized",
     "Overloaded",
+    "Place",
     "RequestHandler",
     "RequestTimeout",
     "RpcError",

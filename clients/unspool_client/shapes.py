@@ -5,9 +5,21 @@ from typing import Any
 
 from unspool_protocol.base import WireModel
 from unspool_protocol.methods import METHODS
+from unspool_protocol.positions import LogPosition
+from unspool_protocol.time_travel import ThreadPosition
 
 Input = str | Sequence[Mapping[str, Any] | WireModel]
 """A turn's input: a text, or pieces as the wire has them (`{"type": "text", "text": …}`)."""
+
+Place = LogPosition | ThreadPosition | int
+"""A point of a thread, as answers give it too; a number is an ordinal of its present rollout."""
+
+
+def place(at: Place) -> dict[str, Any]:
+    """A point as params have it."""
+    if isinstance(at, ThreadPosition):
+        at = LogPosition(rollout_id=at.rollout_id, ordinal=at.ordinal)
+    return wire_shape(LogPosition(ordinal=at) if isinstance(at, int) else at)
 
 
 def wire_shape(model: WireModel) -> dict[str, Any]:

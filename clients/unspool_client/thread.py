@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 from unspool_protocol.items import ThreadItem
 from unspool_protocol.threads import Thread
+from unspool_protocol.time_travel import ThreadContextResult, ThreadDiffResult
 from unspool_protocol.turns import ThreadTokenUsage, Turn, TurnError
 
 from unspool_client.errors import ConnectionLost, RpcError
 from unspool_client.feed import RESUMED, EventStream, Feed
-from unspool_client.shapes import Input, params_of, pieces
+from unspool_client.shapes import Input, Place, params_of, pieces, place
 
 if TYPE_CHECKING:
     from unspool_client.client import Client
@@ -132,8 +133,17 @@ class ThreadHandle:
         return await self._change("thread/rollback", {"numTurns": n, **({"interrupt": True} if interrupt else {})})
 
     async def undo_rollback(self, *, interrupt: bool = False) -> Thread:
-        """Bring back what the newest rollback or revert dropped."""
+        """Go back to before the newest rollback, revert or restore; again and again, until none is left."""
         return await self._change("thread/rollback/undo", {"interrupt": True} if interrupt else {})
+
+    async def restore(self, at: Place, *, interrupt: bool = False) -> Thread:
+        """Make an earlier point of any branch the thread's present again."""
+        return await self._change("thread/restore", {"at": place(at), **({"interrupt": True} if interrupt else {})})
+
+    async def fork(self, at: Place | None = None, **params: Any) -> "ThreadHandle":
+        """Start a thread from this one's past; further arguments are the fields of `ThreadForkParams`."""
+        cut = {} if at is None else {"at": place(at)}
+        return await self._client.fork_thread(self.id, **cut, **params)
 
     async def revert(self, before_turn_id: str) -> Thread:
         """Drop this turn and all later ones."""
@@ -161,9 +171,30 @@ class ThreadHandle:
         """
         return self._feed.stream(after)
 
-    async def read(self, *, include_turns: bool = False) -> Thread:
-        """The thread as stored."""
-        return await self._client.read_thread(self.id, include_turns=include_turns)
+    async def read(self, *, include_turns: bool = False, at: Place | None = None) -> Thread:
+        """The thread as stored, or as it was at a point of any branch."""
+        if at is None:
+            return await self._client.read_thread(self.id, include_turns=include_turns)
+        params = {"threadId": self.id, "includeTurns": include_turns, "at": place(at)}
+        return Thread.model_validate((await self._client.call("thread/read", params))["thread"])
+
+    async def context(self, at: Place | None = None) -> ThreadContextResult:
+        """Exactly what the model sees, now or at a point of any branch."""
+        params = {"threadId": self.id, **({} if at is None else {"at": place(at)})}
+        return ThreadContextResult.model_validate(await self._client.call("thread/context", params))
+
+    async def diff(
+        self, start: Place | None = None, end: Place | None = None, *, other_thread_id: str | None = None
+    ) -> ThreadDiffResult:
+        """What differs between two points of this thread, or between one of it and one of a related thread.
+
+        A point that is not given is the thread's present end.
+        """
+        given = {"from": start, "to": end}
+        params: dict[str, Any] = {name: place(at) for name, at in given.items() if at is not None}
+        if other_thread_id is not None:
+            params["otherThreadId"] = other_thread_id
+        return ThreadDiffResult.model_validate(await self._client.call("thread/diff", {"threadId": self.id, **params}))
 
     async def turns(
         self, *, newest_first: bool = False, items_view: str = "full", limit: int = 50

@@ -35,6 +35,9 @@ MEANINGS: Mapping[str, Meaning] = {
     # -- lines
     "invalidJson": _error("A line is no JSON.", "The record on this line."),
     "invalidUtf8": _error("A line is no UTF-8.", "The record on this line."),
+    "mendedUtf8": _warning(
+        "Some bytes of a record are no UTF-8.", "It is used, with U+FFFD in their place.", "These bytes of a text."
+    ),
     "notARecord": _error("A line holds JSON, but no record with a type.", "What the line was meant to hold."),
     "tornTail": _error(
         "The last line was cut off while it was written.",
@@ -59,6 +62,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "ordinalFalling": _warning("A number is lower than the one before.", "Records are read in the order of the file."),
     "ordinalRepeated": _warning("Two different records have one number.", "Both are used, in the order of the file."),
     "ordinalGap": _error("Numbers are skipped.", "The records with the numbers between."),
+    "lostRecords": _info("A repair noted that records are lost.", "All other lines are used."),
     "ordinalInLegacyLog": _info("A record of a legacy log carries a number.", "The line index is its number."),
     # -- check values
     "lineChanged": _error(
@@ -66,9 +70,7 @@ MEANINGS: Mapping[str, Meaning] = {
         "What the line said at first.",
         "The line is used as it stands now.",
     ),
-    "linesMissing": _error(
-        "Lines were removed before this one: its check value does not fit.", "The records between."
-    ),
+    "linesMissing": _error("Lines were removed before this one: its check value does not fit.", "The records between."),
     "lineInserted": _warning(
         "A line was put in between two lines that belong together.", "The line is used as it stands."
     ),
@@ -91,16 +93,17 @@ MEANINGS: Mapping[str, Meaning] = {
         "The header cannot be used.", "The mode of the log or its lineage.", "Nothing; the thread cannot be opened."
     ),
     "headerNotFirst": _warning("The header is not the first record.", "The first session_meta is taken as the header."),
-    "headerOtherThread": _warning(
-        "The header names another thread than the file's name.", "The file's name counts."
-    ),
+    "headerOtherThread": _warning("The header names another thread than the file's name.", "The file's name counts."),
     "extraHeader": _warning("There is a second header of the same thread.", "The first one counts."),
     "baseMissing": _error(
-        "The log that this one continues is not there.", "The older part of the history.",
+        "The log that this one continues is not there.",
+        "The older part of the history.",
         "The records of this file can be read; the thread cannot be opened.",
     ),
     "baseCycle": _error(
-        "The logs continue each other in a circle.", "Where the history begins.", "Nothing; the thread cannot be opened."
+        "The logs continue each other in a circle.",
+        "Where the history begins.",
+        "Nothing; the thread cannot be opened.",
     ),
     "baseTooShort": _error(
         "The log that this one continues ends before the point where it is continued.",
@@ -113,7 +116,9 @@ MEANINGS: Mapping[str, Meaning] = {
     "strayFile": _info("A file beside the logs is no log by its name, perhaps a copy.", "It is passed over."),
     # -- records
     "callWithoutOutput": _warning(
-        "A tool call has no output.", "The model is told that the call was aborted.", "What the tool answered, if it did."
+        "A tool call has no output.",
+        "The model is told that the call was aborted.",
+        "What the tool answered, if it did.",
     ),
     "outputWithoutCall": _warning(
         "A tool output has no call before it.", "It is not sent to the model.", "Which call it belongs to."
@@ -129,7 +134,7 @@ MEANINGS: Mapping[str, Meaning] = {
     ),
     "invalidCheckpoint": _warning("A compaction that cannot be read.", "It is passed over."),
     "patchWithoutBase": _warning("A change to an environment state that is not known.", "It is passed over."),
-}  # fmt: skip
+}
 """Every code of a finding."""
 
 

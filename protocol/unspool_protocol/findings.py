@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from unspool_protocol.base import WireModel
 
 
@@ -65,8 +67,37 @@ class VerifySummary(WireModel):
     errors: int = 0
     warnings: int = 0
     infos: int = 0
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = Field(default_factory=dict)
     truncated: bool = False
+
+
+class RepairResult(WireModel):
+    """What a repair did (`unspool repair`). The old file is never touched.
+
+    Attributes:
+        source: The file that was read; `target` the one that was written, null where nothing had to be mended.
+        rollout_id: Of the new file, where it is a new part of the thread.
+        copied: Lines copied byte for byte.
+        recovered: Records that shared a line with others, or whose text held bytes that are no UTF-8.
+        renumbered: Records that got another number, or one at all.
+        resealed: Lines whose check value was computed anew, since what stands before them changed.
+        header: `kept`, `moved` (it was not the first record) or `made` (there was none).
+        dropped: What was left out, and why; the first 1000.
+        remaining: Findings that a new file cannot mend, for example in an older file that this one continues.
+    """
+
+    thread_id: str | None
+    source: str
+    target: str | None
+    rollout_id: str | None = None
+    copied: int = 0
+    recovered: int = 0
+    renumbered: int = 0
+    resealed: int = 0
+    header: str = "kept"
+    dropped_count: int = 0
+    dropped: tuple[Finding, ...] = ()
+    remaining: tuple[Finding, ...] = ()
 
 
 class ThreadVerifyParams(WireModel):

@@ -36,7 +36,7 @@ class RecordType(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in a rollout: just before the record with this ordinal (legacy logs: line index, blank lines included)."""
+    """A place in a rollout: just before the record with this ordinal (legacy: line index, blank lines included)."""
 
     rollout_id: str
     ordinal: int
@@ -50,6 +50,7 @@ class NewRecord:
         raw: A whole foreign line without its line feed, to be copied byte for byte; then `type` and `payload` only
             describe it (legacy forks copy their source this way).
         extra: Members of ours beside `payload` (DESIGN §4: `unspool`); readers of the format ignore them.
+        timestamp: When it happened, as log lines write it; None means now (imports tell what happened earlier).
     """
 
     type: str
@@ -57,6 +58,7 @@ class NewRecord:
     metadata: Mapping[str, Any] | None = None
     extra: Mapping[str, Any] | None = None
     raw: bytes | None = None
+    timestamp: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class LineFault:
     """A line that could not be read as a record: skipped, but never silently.
 
     Attributes:
-        code: `invalidJson`, `invalidUtf8`, `notARecord`, `tornTail`, `gluedRecords`, `duplicate`, `ordinalMissing`.
+        code: `invalidJson`, `invalidUtf8`, `mendedUtf8`, `notARecord`, `zeroBytes`, `tornTail`, `gluedRecords`,
+            `duplicate`, `ordinalMissing`; their meanings are in `finding_words`.
         line: The line's ordinal, or the one it would have had; in legacy logs its line index.
     """
 

@@ -6,7 +6,7 @@ Handlers are registered against it; the schema command and the client read it. A
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unspool_protocol import findings, startup, threads, turn_methods
+from unspool_protocol import audit_methods, findings, startup, threads, time_travel, turn_methods
 from unspool_protocol.base import WireModel
 
 
@@ -135,6 +135,48 @@ _CHANGES = (
         findings.ThreadVerifyResult,
         ours=True,
         doc="Addition: check a thread's log for damage.",
+    ),
+    Method(
+        "thread/restore",
+        time_travel.ThreadRestoreParams,
+        time_travel.ThreadRestoreResult,
+        ours=True,
+        doc="Addition: make an earlier point of any branch the present again.",
+    ),
+    Method(
+        "thread/context",
+        time_travel.ThreadContextParams,
+        time_travel.ThreadContextResult,
+        ours=True,
+        doc="Addition: read exactly what the model sees, at any point.",
+    ),
+    Method(
+        "thread/diff",
+        time_travel.ThreadDiffParams,
+        time_travel.ThreadDiffResult,
+        ours=True,
+        doc="Addition: compare two points of a thread, or of two related threads.",
+    ),
+    Method(
+        "thread/audit",
+        audit_methods.ThreadAuditParams,
+        audit_methods.ThreadAuditResult,
+        ours=True,
+        doc="Addition: page through every line of a log with what became of it.",
+    ),
+    Method(
+        "thread/branches",
+        audit_methods.ThreadBranchesParams,
+        audit_methods.ThreadBranchesResult,
+        ours=True,
+        doc="Addition: list every rollout of a thread and why it exists.",
+    ),
+    Method(
+        "thread/lineage",
+        audit_methods.ThreadLineageParams,
+        audit_methods.ThreadLineageResult,
+        ours=True,
+        doc="Addition: show the tree of forks, agents and branches around a thread.",
     ),
     Method(
         "thread/metadata/update",

@@ -75,14 +75,16 @@ class ThreadRevertedNotification(ExtendedWireModel):
 
     Attributes:
         reason: Addition: which operation it was.
-        turn_ids: Addition: the turns that went, or came back by an undo.
+        turn_ids: Addition: the turns that went.
+        restored_turn_ids: Addition: the turns that came back, by an undo or a restore.
     """
 
-    additions: ClassVar[frozenset[str]] = frozenset({"reason", "turnIds"})
+    additions: ClassVar[frozenset[str]] = frozenset({"reason", "turnIds", "restoredTurnIds"})
 
     thread_id: str
     reason: Literal["rollback", "undo", "revert", "restore"] | None = None
     turn_ids: tuple[str, ...] | None = None
+    restored_turn_ids: tuple[str, ...] | None = None
 
 
 class ThreadSettingsUpdatedNotification(WireModel):

@@ -11,6 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from unspool_protocol.log import RecordType
 
+LOST_RECORDS = "unspool_lost_records"
+"""Our note, written by a repair, that the records with the numbers `from` to this one's are lost; readers of the format
+pass over record types they do not know."""
+
 
 class LogModel(BaseModel):
     """A part of a log line; unknown members are kept."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
-from unspool_protocol.base import Flag, Limit, WireModel
+from unspool_protocol.base import ExtendedWireModel, Flag, Limit, WireModel
 from unspool_protocol.thread_object import ReadState, Thread, ThreadOverrides
 
 
@@ -52,11 +52,29 @@ class ThreadUnarchiveResult(ThreadResult):
 
 
 class ThreadDeleteParams(ThreadIdParams):
-    """`thread/delete`."""
+    """`thread/delete`.
+
+    Attributes:
+        dependents: Addition: what happens to threads whose history begins in this one. `refuse` (as without it): they
+            keep it from being deleted. `cascade`: they are deleted as well, and theirs. `materialize`: they get a copy
+            of what they inherited, and stay.
+    """
+
+    dependents: Literal["refuse", "cascade", "materialize"] = "refuse"
 
 
-class ThreadDeleteResult(Empty):
-    """The thread's files are gone."""
+class ThreadDeleteResult(ExtendedWireModel):
+    """The thread's files are gone. The additions are left out unless `dependents` asked for more than `refuse`.
+
+    Attributes:
+        deleted_thread_ids: All threads that were deleted, in order.
+        materialized_thread_ids: Threads that stand on their own now.
+    """
+
+    additions = frozenset({"deletedThreadIds", "materializedThreadIds"})
+
+    deleted_thread_ids: tuple[str, ...] | None = None
+    materialized_thread_ids: tuple[str, ...] | None = None
 
 
 class ThreadUnsubscribeParams(ThreadIdParams):

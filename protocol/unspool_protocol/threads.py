@@ -4,12 +4,13 @@ The thread object is in `thread_object`; methods that change or file away an exi
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from unspool_protocol.base import Flag, Limit, WireModel
 from unspool_protocol.items import ThreadItem
+from unspool_protocol.positions import LogPosition
 from unspool_protocol.settings import CollaborationMode, SortDirection, ThreadEnvironment
 from unspool_protocol.thread_changes import (
     Empty,
@@ -193,11 +194,17 @@ class ThreadResumeResult(ThreadSetup):
 
 
 class ThreadForkParams(ThreadOverrides):
-    """`thread/fork`: the child's history ends with `last_turn_id`, or before `before_turn_id`."""
+    """`thread/fork`: the child's history ends with `last_turn_id`, or before `before_turn_id`.
+
+    Additions: it ends `at` a position of any branch, never between a call and its output; and it begins so that the
+    `last_n_boundaries` newest user messages and triggering agent messages are kept.
+    """
 
     thread_id: str
     last_turn_id: str | None = None
     before_turn_id: str | None = None
+    at: LogPosition | None = None
+    last_n_boundaries: Annotated[StrictInt, Field(ge=1)] | None = None
     ephemeral: Flag = False
     exclude_turns: Flag = False
     path: str | None = None
@@ -209,10 +216,14 @@ class ThreadForkResult(ThreadSetup):
 
 
 class ThreadReadParams(WireModel):
-    """`thread/read`; works on unloaded and archived threads and subscribes nobody."""
+    """`thread/read`; works on unloaded and archived threads and subscribes nobody.
+
+    Addition: `at` gives the thread as it was at a position of any of its branches.
+    """
 
     thread_id: str
     include_turns: Flag = False
+    at: LogPosition | None = None
 
 
 class ThreadReadResult(WireModel):
@@ -223,13 +234,17 @@ class ThreadReadResult(WireModel):
 
 
 class ThreadTurnsListParams(WireModel):
-    """`thread/turns/list`; newest first (`desc`) and `summary` where nothing is said."""
+    """`thread/turns/list`; newest first (`desc`) and `summary` where nothing is said.
+
+    Addition: `at` gives the turns as they were at a position of any branch; give it with every page.
+    """
 
     thread_id: str
     cursor: str | None = None
     limit: Limit | None = None
     sort_direction: SortDirection | None = None
     items_view: ItemsView | None = None
+    at: LogPosition | None = None
 
 
 class ThreadTurnsListResult(TurnsPage):

@@ -117,12 +117,19 @@ class ThreadTokenUsage(WireModel):
     model_context_window: int | None = None
 
 
-class TokenUsageParams(WireModel):
-    """`thread/tokenUsage/updated`."""
+class TokenUsageParams(ExtendedWireModel):
+    """`thread/tokenUsage/updated`.
+
+    Attributes:
+        inherited: Addition: how much of the total a fork had when it began; what is beyond was used by the fork itself.
+    """
+
+    additions: ClassVar[frozenset[str]] = frozenset({"inherited"})
 
     thread_id: str
     turn_id: str
     token_usage: ThreadTokenUsage
+    inherited: TokenUsage | None = None
 
 
 class ThreadNameParams(WireModel):

@@ -105,6 +105,7 @@ class Config(ConfigModel):
     Attributes:
         model_context_window: Tokens; None means 272 000 (07 §6.3).
         model_auto_compact_token_limit: Tokens; the limit in force is the smaller of this and 90 % of the window.
+            0 turns compaction by itself off.
         model_post_turn_compact_threshold_percent: Compact after a turn that used this share of the window.
         thread_unload_delay_secs: Seconds from a thread's last subscriber to its unloading.
         features: Kept for `config/read`, without effect.
@@ -114,7 +115,7 @@ class Config(ConfigModel):
     model_provider: str = OFFLINE
     model_providers: Mapping[str, ProviderConfig] = Field(default_factory=dict)
     model_context_window: int | None = Field(default=None, gt=0)
-    model_auto_compact_token_limit: int | None = Field(default=None, gt=0)
+    model_auto_compact_token_limit: int | None = Field(default=None, ge=0)
     model_post_turn_compact_threshold_percent: int | None = Field(default=None, ge=1, le=100)
     model_reasoning_effort: str | None = None
     model_reasoning_summary: str | None = None
@@ -159,8 +160,10 @@ class Config(ConfigModel):
         return self.model_context_window or UNKNOWN_MODEL_WINDOW
 
     @property
-    def auto_compact_limit(self) -> int:
-        """Tokens from which on a thread is compacted by itself (07 §6.3)."""
+    def auto_compact_limit(self) -> int | None:
+        """Tokens from which on a thread is compacted by itself (07 §6.3); None where that is turned off."""
         share = self.context_window * 9 // 10
         limit = self.model_auto_compact_token_limit
+        if limit == 0:
+            return None
         return share if limit is None else min(limit, share)

@@ -281,3 +281,36 @@ def test_interrupting_a_run_ends_its_turn_and_gives_status_1(
     assert process.returncode == 1
     thread = json.loads(unspool("threads", "show", first["thread_id"], "--json").stdout)
     assert [turn["status"] for turn in thread["turns"]] == ["interrupted"]
+
+
+def test_an_archived_thread_is_refused_with_the_command_that_brings_it_back(unspool: Run) -> None:
+    thread_id = thread_of(unspool("exec", "--json", "one"))
+    unspool("threads", "archive", thread_id)
+
+    result = unspool("exec", "resume", thread_id, "two")
+
+    assert result.exit_code == 1
+    assert f"`unspool threads unarchive {thread_id}`" in result.stderr
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [
+            sys.executable,
+            "-m",
+            "unspool_server.cli.main",
+            "serve",
+            "--port",
+            str(port),
+            "--home",
+            str(tmp_path),
+        ]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        f"Error: cannot listen on ws://127.0.0.1:{port}: Address already in use\n",
+    )

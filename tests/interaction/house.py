@@ -47,7 +47,7 @@ class MemoryWire:
         self._transport = MemoryTransport(shared)
         self._transport.start()
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message | bytes) -> None:
         await self._transport.send(message)
 
     async def recv(self) -> Message:
@@ -64,8 +64,8 @@ class WebSocketWire:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
 
-    async def send(self, message: Message) -> None:
-        await self._socket.send(orjson.dumps(message).decode())
+    async def send(self, message: Message | bytes) -> None:
+        await self._socket.send(_encoded(message).decode())
 
     async def recv(self) -> Message:
         try:
@@ -85,8 +85,8 @@ class StdioWire:
         assert process.stdin is not None and process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
 
-    async def send(self, message: Message) -> None:
-        self._stdin.write(orjson.dumps(message) + b"\n")
+    async def send(self, message: Message | bytes) -> None:
+        self._stdin.write(_encoded(message) + b"\n")
         await self._stdin.drain()
 
     async def recv(self) -> Message:
@@ -98,6 +98,10 @@ class StdioWire:
 
     async def close(self) -> None:
         self._stdin.close()
+
+
+def _encoded(message: Message | bytes) -> bytes:
+    return message if isinstance(message, bytes) else orjson.dumps(message)
 
 
 class Daemon:
@@ -271,7 +275,7 @@ class House:
     async def _daemon(self) -> AsyncIterator[Shared]:
         config, warnings = load_config(self.home, environ={})
         assert not warnings
-        faults, made = self.faults, composition.LocalStore
+        faults, made = self.faults, LocalStore
         if faults is not None:
 
             def faulty(home: Path, *, durable: bool = False) -> LocalStore:

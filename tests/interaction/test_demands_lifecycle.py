@@ -2,21 +2,14 @@
 
 import errno
 import json
-from typing import Any
 
 import pytest
 
 from tests.conformance.faulty_shelf import Faults
 from tests.fixtures.mockmodel import Mock
 from tests.interaction.house import TOOL, House
-from tests.interaction.prompts import assert_prefix, contexts, inputs, prefix_length, said, talk
-from tests.interaction.test_demands_log import compacted, model_side
-from tests.interaction.wire import Client
-
-
-async def fork(client: Client, thread: str, **params: Any) -> str:
-    """Fork a thread; returns the child's id."""
-    return str((await client.call("thread/fork", {"threadId": thread, **params}))["thread"]["id"])
+from tests.interaction.moves import compacted, fork, model_side
+from tests.interaction.prompts import assert_prefix, contexts, inputs, said, talk
 
 
 @pytest.mark.parametrize("mode", ["paginated", "legacy"])
@@ -50,7 +43,9 @@ async def test_a_rollback_deletes_nothing_and_can_be_audited_and_undone(house: H
             after = house.logs()
             assert all(after[name].startswith(content) for name, content in before.items())
             headers = [json.loads(line) for content in after.values() for line in content.splitlines()]
-            why = [one["unspool"] for one in headers if "unspool" in one and set(one["unspool"]["turnIds"]) & set(turns)]
+            why = [
+                one["unspool"] for one in headers if "unspool" in one and set(one["unspool"]["turnIds"]) & set(turns)
+            ]
             assert why[0]["branch"] == "rollback" and why[0]["turnIds"] == turns[1:]
             await client.call("thread/rollback/undo", {"threadId": thread})
             assert await client.shown(thread) == texts
@@ -272,19 +267,17 @@ async def test_a_provider_that_compacts_itself_is_asked_to(house: House, mock: M
 
 
 @pytest.mark.parametrize("mode", ["paginated", "legacy"])
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, 3, 99, "1", None])
-async def test_a_rollback_of_no_or_too_many_turns_is_an_error_and_changes_nothing(
-    house: House, mode: str, wrong: Any
-) -> None:
+async def test_a_rollback_of_no_or_too_many_turns_is_an_error_and_changes_nothing(house: House, mode: str) -> None:
     """demand 21"""
     async with house.daemon() as daemon:
         client = await daemon.connect()
         thread = await client.start(cwd=str(house.work), historyMode=mode)
         await client.turns(thread, "one", "two")
         before, logs, live = await client.read(thread), house.logs(), model_side(daemon, thread)
-        refused = await client.refused("thread/rollback", {"threadId": thread, "numTurns": wrong})
-        assert refused.code == -32600
-        assert refused.reason in ("turnsOutOfRange", "invalidParams") and refused.data["field"] == "numTurns"
+        for wrong in (0, -1, True, 1.5, 3, 99, "1", None):
+            refused = await client.refused("thread/rollback", {"threadId": thread, "numTurns": wrong})
+            assert refused.code == -32600
+            assert refused.reason in ("turnsOutOfRange", "invalidParams") and refused.data["field"] == "numTurns"
         assert (await client.read(thread), house.logs(), model_side(daemon, thread)) == (before, logs, live)
         assert client.count("thread/reverted") == 0
 
@@ -360,61 +353,3 @@ async def test_forking_onto_an_existing_thread_is_refused(house: House, monkeypa
         assert (refused.code, refused.reason) == (-32600, "exists")
         assert house.logs() == logs
         assert await client.shown(target) == [["two", "two"]]
-
-
-async def test_reopening_and_offline_forks_use_the_effective_history(house: House, mock: Mock) -> None:
-    """demand 25"""
-    house.service(mock)
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        shrunk, cut = await client.start(cwd=str(house.work)), await client.start(cwd=str(house.work))
-        await client.turns(shrunk, "one", "two")
-        await client.call("thread/compact", {"threadId": shrunk, "summary": "S", "keepLast": 1})
-        await client.turns(cut, "one", "two")
-        await client.call("thread/rollback", {"threadId": cut, "numTurns": 1})
-
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        children = [await fork(client, one) for one in (shrunk, cut)]
-        assert (await client.call("thread/loaded/list", {}))["data"] == sorted(children)
-        mock.requests.clear()
-        await client.turn(children[0], "three")
-        await client.turn(children[1], "three")
-        assert talk(inputs(mock)[0]) == ["developer: S", "user: two", "assistant: ok 2", "user: three"]
-        assert talk(inputs(mock)[1]) == ["user: one", "assistant: ok 3", "user: three"]
-        for one in (shrunk, cut):
-            await client.call("thread/resume", {"threadId": one})
-            await client.turn(one, "three")
-        same = [prefix_length(inputs(mock)[n], inputs(mock)[n + 2]) for n in (0, 1)]
-        # All but what is told anew for this turn: context and user message of the compacted thread, user message else.
-        assert same[1] == len(inputs(mock)[1]) - 1
-        assert [talk(items) for items in inputs(mock)[2:]] == [talk(items) for items in inputs(mock)[:2]]
-
-
-@pytest.mark.parametrize("kind", ["rolled_back", "forked"])
-async def test_a_record_with_a_whole_replacement_history_is_a_checkpoint(house: House, mock: Mock, kind: str) -> None:
-    """demand 25"""
-    house.service(mock)
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        thread = await client.start(cwd=str(house.work))
-        await client.turns(thread, "one", "two")
-    kept = [
-        record["payload"]
-        for record in house.records(thread)
-        if record["type"] == "response_item" and record["payload"].get("role") == "user"
-    ][:2]
-    line = {
-        "timestamp": "2026-01-01T00:00:00.000Z",
-        "ordinal": len(house.records(thread)),
-        "type": kind,
-        "payload": {"num_turns": 1, "replacement_history": kept},
-    }
-    with house.log_file(thread).open("a") as log:
-        log.write(json.dumps(line) + "\n")
-    house.only_logs_stay()
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        await client.call("thread/resume", {"threadId": thread})
-        await client.turn(thread, "three")
-    assert talk(inputs(mock)[-1]) == ["user: one", "user: three"]

@@ -2,36 +2,13 @@
 
 import errno
 import json
-import shutil
 from typing import Any
-
-import pytest
-from unspool_server.history.reconstruct import reconstruct
-from unspool_server.history.state import Reconstruction
 
 from tests.conformance.faulty_shelf import Faults
 from tests.fixtures.mockmodel import Mock
-from tests.history.codex_logs import SCENARIOS
-from tests.interaction.house import FIXTURES, TOOL, House, LocalDaemon
+from tests.interaction.house import TOOL, House
+from tests.interaction.moves import compacted, model_side
 from tests.interaction.prompts import assert_prefix, contexts, inputs, said, talk
-from tests.interaction.wire import Client
-
-
-def model_side(daemon: LocalDaemon, thread: str) -> dict[str, Any]:
-    """What a live thread knows of its model side."""
-    return facts(daemon.session(thread).history.state)
-
-
-def facts(state: Reconstruction) -> dict[str, Any]:
-    """What a restart must give back."""
-    return {
-        "history": [dict(item) for item in state.history],
-        "previous settings": state.previous_settings,
-        "reference context": state.reference_context,
-        "world state": state.world_state,
-        "window": state.window,
-        "last started turn": state.last_started_turn_id,
-    }
 
 
 async def test_reopening_rebuilds_the_four_states_from_the_log_alone(house: House, mock: Mock) -> None:
@@ -103,46 +80,6 @@ async def test_a_replacement_history_of_a_removed_turn_is_not_installed_again(ho
     assert talk(inputs(mock)[-1]) == ["user: one", "assistant: ok 1", "user: four"]
 
 
-async def compacted(client: Client, thread: str) -> str:
-    """Let the model compact; returns the turn's id."""
-    mark = client.mark
-    assert await client.call("thread/compact/start", {"threadId": thread}) == {}
-    begun = await client.event("turn/started", since=mark)
-    turn_id = str(begun["params"]["turn"]["id"])
-    ended = await client.ended(turn_id, mark)
-    assert ended["status"] == "completed", ended
-    return turn_id
-
-
-async def test_records_before_what_is_needed_are_not_read(house: House, mock: Mock) -> None:
-    """demand 4"""
-    house.service(mock)
-    thread = await _with_damaged_past(house)
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        await client.call("thread/resume", {"threadId": thread, "excludeTurns": True})
-        assert client.count("warning") == 0
-        await client.turn(thread, "three")
-    assert talk(inputs(mock)[-1])[-2:] == ["assistant: ok 4", "user: three"]
-
-
-async def _with_damaged_past(house: House) -> str:
-    """A compacted thread whose older records are no JSON any more; whoever read them would notice."""
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        thread = await client.start(cwd=str(house.work))
-        await client.turns(thread, "one", "two")
-        await compacted(client, thread)
-        await client.turn(thread, "after")
-    path = house.log_file(thread)
-    lines = path.read_bytes().split(b"\n")
-    cut = next(n for n, line in enumerate(lines) if b'"type":"compacted"' in line)
-    damaged = [b"#" * len(line) if 0 < n < cut else line for n, line in enumerate(lines)]
-    path.write_bytes(b"\n".join(damaged))
-    house.only_logs_stay()
-    return thread
-
-
 async def test_a_cleared_baseline_stays_cleared_against_an_older_one(house: House, mock: Mock) -> None:
     """demand 6"""
     house.service(mock)
@@ -165,27 +102,6 @@ async def test_a_cleared_baseline_stays_cleared_against_an_older_one(house: Hous
     assert talk(first) == ["developer: S", "user: three"]
     assert contexts(first) >= 1 and contexts(second) == contexts(first)
     assert_prefix(first, second, new=2)
-
-
-async def test_an_old_compaction_without_replacement_is_bridged_and_the_client_is_told(
-    house: House, mock: Mock
-) -> None:
-    """demand 9"""
-    house.service(mock)
-    thread = house.borrow("v120_stripped_both")
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        await client.call("thread/resume", {"threadId": thread, "cwd": str(house.work)})
-        told = await client.event("warning", threadId=thread)
-        assert model_side(daemon, thread)["reference context"] is None
-        bridged = [n for n, record in enumerate(house.records(thread)) if record["type"] == "compacted"]
-        warnings = {m["params"]["code"]: m["params"] for m in client.seen if m.get("method") == "warning"}
-        assert warnings["legacyCompaction"]["ordinals"] == bridged
-        assert warnings["legacyCompaction"]["effect"] and told["params"]["message"]
-        await client.turn(thread, "on")
-    asked = talk(inputs(mock)[-1])
-    assert "user: question 1" in asked and any("summary" in word for word in asked)
-    assert not any(word.startswith("assistant: ok 1") for word in asked)
 
 
 async def test_records_of_every_type_are_kept_and_only_some_reach_the_model(house: House, mock: Mock) -> None:
@@ -343,68 +259,6 @@ async def test_new_cleared_resumed_and_forked_threads_come_in_by_one_entrance(ho
         "user: one", "assistant: ok 1", "user: two", "assistant: ok 3", "user: three"
     ]  # fmt: skip
     assert contexts(inputs(mock)[-1]) == contexts(new)
-
-
-async def test_resuming_with_another_model_than_recorded_warns(house: House) -> None:
-    """demand 16"""
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        thread = await client.start(cwd=str(house.work), model="first-model")
-        await client.turn(thread, "one")
-
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        mark = client.mark
-        await client.call("thread/resume", {"threadId": thread, "model": "second-model"})
-        told = await client.event("warning", threadId=thread, since=mark)
-        assert told["params"]["code"] == "modelMismatch"
-        assert "first-model" in told["params"]["message"] and "second-model" in told["params"]["message"]
-        assert client.outline(mark).index("warning") < client.outline(mark).index("answer")
-
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        await client.call("thread/resume", {"threadId": thread, "model": "first-model"})
-        assert client.count("warning") == 0
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_reading_backwards_to_a_checkpoint_gives_what_the_whole_log_gives(house: House, scenario: str) -> None:
-    """demand 17"""
-    if (FIXTURES / scenario / "archived_sessions").exists():
-        shutil.copytree(FIXTURES / scenario / "archived_sessions", house.home / "archived_sessions")
-    house.borrow(scenario)
-    threads = {
-        json.loads(path.read_text().splitlines()[0])["payload"]["id"]
-        for path in (house.home / "sessions").rglob("*.jsonl")
-    }
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        for thread in threads:
-            params = {"threadId": thread, "modelProvider": "offline", "excludeTurns": True}
-            await client.call("thread/resume", params)
-            session = daemon.session(thread)
-            header = session.history.header
-            whole = [record async for record in session.store.read(session.log.info.rollout_id)]
-            rest = [record for record in whole if record.position != header.position]
-            assert model_side(daemon, thread) == facts(reconstruct([header, *rest], session.mode))
-
-
-async def test_a_bounded_reader_reads_on_where_the_checkpoint_is_incomplete(house: House, mock: Mock) -> None:
-    """demand 17"""
-    house.service(mock)
-    thread = await _with_damaged_past(house)
-    path = house.log_file(thread)
-    lines = path.read_bytes().split(b"\n")
-    cut = next(n for n, line in enumerate(lines) if b'"type":"compacted"' in line)
-    record = json.loads(lines[cut])
-    del record["payload"]["replacement_history"], record["check"]
-    lines[cut] = json.dumps(record, separators=(",", ":")).encode()
-    path.write_bytes(b"\n".join(lines))
-    async with house.daemon() as daemon:
-        client = await daemon.connect()
-        await client.call("thread/resume", {"threadId": thread, "excludeTurns": True})
-        codes = {m["params"]["code"] for m in client.seen if m.get("method") == "warning"}
-        assert "invalidJson" in codes
 
 
 async def test_tool_results_reach_the_log_beside_the_call_they_answer(house: House) -> None:

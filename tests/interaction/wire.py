@@ -14,8 +14,8 @@ Message = dict[str, Any]
 class Wire(Protocol):
     """One connection to a daemon, message by message."""
 
-    async def send(self, message: Message) -> None:
-        """Send one message."""
+    async def send(self, message: Message | bytes) -> None:
+        """Send one message, or bytes as they are."""
 
     async def recv(self) -> Message:
         """Wait for the next message. Raises EOFError at the end."""
@@ -71,6 +71,10 @@ class Client:
 
     async def send(self, message: Message) -> None:
         """Send a message as it stands."""
+        await self._wire.send(message)
+
+    async def send_bytes(self, message: bytes) -> None:
+        """Send bytes that are no good message."""
         await self._wire.send(message)
 
     async def ask(self, method: str, params: Any = None) -> int:

@@ -244,10 +244,12 @@ BY_OURS: tuple[Operation, ...] = (
     legacy(rolled_back),
     legacy(rolled_back_then_turn),
     legacy(rolled_back_and_undone),
-    legacy(rolled_back_over_compaction),
     legacy(compacted_by_caller),
 )
 """What only ours does."""
+
+READ_DIFFERENTLY = legacy(rolled_back_over_compaction)
+"""The one operation whose result the two read differently (03 §9.2)."""
 
 BY_CODEX: tuple[Operation, ...] = (own_command,)
 """What only the real one does."""

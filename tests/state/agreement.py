@@ -47,7 +47,7 @@ async def assert_memory_is_the_log(house: House, thread_id: str) -> None:
         return
     expected = await assert_log_tells(session.store, session.log.info)
     assert without_spans(session.history.state) == expected
-    assert session.history.settings.permission_profile == (await load(session.store, session.log.info)).settings.permission_profile
+    assert session.history.settings == (await load(session.store, session.log.info)).settings
 
 
 def our_texts(history: tuple[Item, ...]) -> list[str]:

@@ -50,7 +50,11 @@ class Client:
         self._tool = tool
         self._tools: set[asyncio.Task[None]] = set()
         self.log: list[Message] = []
-        self.answered: dict[int, int] = {}
+        self.turns: dict[str, list[tuple[str, str]]] = {}
+        """Per thread: `turn/started` and `turn/completed` with the turn's id, as they came."""
+        self._ended: dict[str, Message] = {}
+        self.answered: dict[int, list[int]] = {}
+        """For each request, how long `log` was when an answer came."""
 
     async def __aenter__(self) -> Self:
         self._transport.start()
@@ -101,12 +105,10 @@ class Client:
     async def ended(self, turn_id: str) -> Message:
         """The turn as `turn/completed` shows it."""
         async with asyncio.timeout(WAIT_S):
-            while True:
-                for message in self.log:
-                    if message["method"] == "turn/completed" and message["params"]["turn"]["id"] == turn_id:
-                        return cast(Message, message["params"]["turn"])
+            while turn_id not in self._ended:
                 self._came.clear()
                 await self._came.wait()
+        return self._ended[turn_id]
 
     async def turn(self, thread_id: str, text: str, **more: Any) -> Message:
         """Run a turn to its end."""
@@ -121,16 +123,24 @@ class Client:
                 return
             if "method" not in message:
                 number = message["id"]
-                self.answered[number] = self.answered.get(number, 0) + 1
+                self.answered.setdefault(number, []).append(len(self.log))
                 if not self._answers[number].done():
                     self._answers[number].set_result(message)
                 continue
             self.log.append(message)
+            if message["method"] in ("turn/started", "turn/completed"):
+                self._note_turn(message)
             self._came.set()
             if message["method"] == "item/tool/call":
                 task = asyncio.create_task(self._run_tool(message))
                 self._tools.add(task)
                 task.add_done_callback(self._tools.discard)
+
+    def _note_turn(self, message: Message) -> None:
+        turn = message["params"]["turn"]
+        self.turns.setdefault(message["params"]["threadId"], []).append((message["method"], turn["id"]))
+        if message["method"] == "turn/completed":
+            self._ended[turn["id"]] = turn
 
     async def _run_tool(self, request: Message) -> None:
         result = await self._tool(request)

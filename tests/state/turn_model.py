@@ -54,7 +54,7 @@ class ModelThread:
     model: str = ""
     source: str | None = None
     created: int = 0
-    preview: str = ""
+    oldest_text: str = ""
     children: list[str] = field(default_factory=list)
 
     @property
@@ -67,6 +67,13 @@ class ModelThread:
         """Whether a visible turn compacted the history."""
         return any(not turn.texts for turn in self.turns)
 
+    @property
+    def preview(self) -> str:
+        """The oldest text in the log: a legacy log still holds what was rolled back."""
+        if self.mode == "legacy":
+            return self.oldest_text
+        return next((turn.texts[0] for turn in self.turns if turn.texts), "")
+
     def said(self) -> Iterator[str]:
         """Every text in the model's history as long as nothing was compacted, oldest first."""
         yield from self.first
@@ -78,7 +85,7 @@ class ModelThread:
         """A turn ended."""
         self.turns = (*self.turns, turn)
         self.written = True
-        self.preview = self.preview or "".join(turn.texts[:1])
+        self.oldest_text = self.oldest_text or "".join(turn.texts[:1])
 
     def inject(self, text: str) -> None:
         """An item was put behind everything."""

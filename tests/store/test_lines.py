@@ -30,7 +30,7 @@ def test_blank_lines_hold_nothing_and_are_no_fault(line: bytes) -> None:
     [
         (b"garbage", "invalidJson"),
         (b'{"type":"event_msg","payload":{"te', "invalidJson"),
-        (b"\0" * 64, "invalidJson"),
+        (b"\0" * 64, "zeroBytes"),
         (b'{"type":"a","n":NaN}', "invalidJson"),
         (b"[" * 100_000, "invalidJson"),
         (GOOD + b"x", "invalidJson"),
@@ -39,7 +39,7 @@ def test_blank_lines_hold_nothing_and_are_no_fault(line: bytes) -> None:
         (b"{}", "notARecord"),
         (b'{"type":7}', "notARecord"),
         (GOOD + b"7", "notARecord"),
-        (b'{"type":"a","t":"\xff"}', "invalidUtf8"),
+        (b'{"type":"a","t":"\xff', "invalidUtf8"),
         (b'{"type":"event_msg","message":"\xf0\x9f', "invalidUtf8"),
     ],
 )
@@ -60,6 +60,13 @@ def test_records_glued_on_one_line_are_all_recovered_and_reported() -> None:
     parsed = parse_line(GOOD + second + b" " + GOOD)
     assert parsed.fault == "gluedRecords"
     assert [raw for _, raw in parsed.objects] == [GOOD, second, GOOD]
+
+
+def test_a_record_with_bytes_that_are_no_utf8_is_mended_and_reported() -> None:
+    line = b'{"type":"a","payload":{"text":"x\xffy"}}'
+    parsed = parse_line(line)
+    [(value, raw)] = parsed.objects
+    assert (value["payload"], raw, parsed.fault) == ({"text": "x\ufffdy"}, line, "mendedUtf8")
 
 
 def test_a_half_character_is_read_and_its_bytes_kept() -> None:

@@ -93,7 +93,9 @@ def reported() -> Iterator[None]:
     except ConfigError as error:
         raise Failure(f"Error loading config.toml: {error.message}") from error
     except (ClientError, UnspoolError) as error:
-        raise Failure(f"Error: {error}") from error
+        # The wire says it in the reference's words, which name the reference's command.
+        told = str(error).replace("`codex unarchive ", "`unspool threads unarchive ")
+        raise Failure(f"Error: {told}") from error
 
 
 def _token(variable: str | None) -> str | None:

@@ -187,8 +187,12 @@ async def _serve_websocket(options: ServerOptions, shared: Shared, stop: asyncio
         return EXIT_FAILED
     try:
         listener = listen_tcp(shared, options.listen.host, options.listen.port)
-    except (ListenRefused, OSError) as error:
+    except ListenRefused as error:
         sys.stderr.write(f"Error: {error}\n")
+        return EXIT_FAILED
+    except OSError as error:
+        where = f"ws://{options.listen.host}:{options.listen.port}"
+        sys.stderr.write(f"Error: cannot listen on {where}: {error.strerror or error}\n")
         return EXIT_FAILED
     async with listener:
         host, port = listener.address

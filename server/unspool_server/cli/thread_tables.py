@@ -50,7 +50,9 @@ def print_thread(thread: Mapping[str, Any]) -> None:
     for turn in thread.get("turns") or ():
         console.print(Text(f"\nturn {turn['id']} {turn.get('status')}", style="bold"))
         for item in turn.get("items") or ():
-            console.print(Text(f"  {item.get('type')}: ", style="dim") + _line(_words(item)))
+            words = _words(item)
+            kind = Text(f"  {item.get('type')}{': ' if words else ''}", style="dim")
+            console.print(kind + _line(words))
 
 
 def _console() -> Console:

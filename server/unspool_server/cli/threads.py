@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unspool_server.cli.options import ConfigFlags, ServerOptions, config_options, remote_options, server_options
+from unspool_server.cli.points import POINT, place_text
 
 if TYPE_CHECKING:
     from unspool_client import Client
@@ -105,6 +106,32 @@ def show(*, thread_id: str, target: Target) -> None:
 
 @threads.command()
 @click.argument("thread_id")
+@click.option("--branch", "rollout_id", metavar="ROLLOUT", help="A branch of the thread instead of its present.")
+@click.option("--raw", is_flag=True, help="Also show the lines themselves.")
+@_common
+def audit(*, thread_id: str, rollout_id: str | None, raw: bool, target: Target) -> None:
+    """Show every line of a thread's log and what became of it."""
+
+    async def body(client: "Client") -> Result:
+        given: dict[str, Any] = {"threadId": thread_id, "limit": 1000, "includeRaw": raw}
+        page = await client.call("thread/audit", given | ({"rolloutId": rollout_id} if rollout_id else {}))
+        entries = list(page["data"])
+        while page["nextCursor"] is not None:
+            page = await client.call("thread/audit", {**given, "cursor": page["nextCursor"]})
+            entries += page["data"]
+        return {"rolloutId": page["rolloutId"], "data": entries}
+
+    found = target.run(body)
+    if target.as_json:
+        target.tell(found["data"], "")
+        return
+    from unspool_server.cli.audit_table import print_audit
+
+    print_audit(found["rolloutId"], found["data"])
+
+
+@threads.command()
+@click.argument("thread_id")
 @click.option("--last-turn", "last_turn_id", metavar="TURN", help="The last turn that the fork has.")
 @click.option("--before", "before_turn_id", metavar="TURN", help="The first turn that it has not.")
 @_common
@@ -130,7 +157,8 @@ def rollback(*, thread_id: str, turns: int, undo: bool, target: Target) -> None:
         await client.resume_thread(thread_id)
         return await client.call(method, params)
 
-    line = f"undid the newest rollback of {thread_id}" if undo else f"dropped {turns} of the turns of {thread_id}"
+    dropped = "the newest turn" if turns == 1 else f"the newest {turns} turns"
+    line = f"undid the newest rollback of {thread_id}" if undo else f"dropped {dropped} of {thread_id}"
     target.tell(target.run(body)["thread"], line)
 
 
@@ -176,9 +204,68 @@ def unarchive(*, thread_id: str, target: Target) -> None:
 @threads.command()
 @click.argument("thread_id")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--dependents",
+    type=click.Choice(["refuse", "cascade", "materialize"]),
+    default="refuse",
+    show_default=True,
+    help="Threads that were forked from it: keep it for them, delete them too, or copy what they share.",
+)
 @_common
-def delete(*, thread_id: str, yes: bool, target: Target) -> None:
+def delete(*, thread_id: str, yes: bool, dependents: str, target: Target) -> None:
     """Remove a thread's files."""
     if not yes:
-        click.confirm(f"Remove the files of {thread_id}?", abort=True, err=True)
-    target.tell(target.call("thread/delete", threadId=thread_id), f"deleted {thread_id}")
+        too = " and of all threads that were forked from it" if dependents == "cascade" else ""
+        click.confirm(f"Remove the files of {thread_id}{too}?", abort=True, err=True)
+    answer = target.call("thread/delete", threadId=thread_id, dependents=dependents)
+    gone, kept = answer.get("deletedThreadIds") or [thread_id], answer.get("materializedThreadIds") or []
+    target.tell(answer, "\n".join([f"deleted {one}" for one in gone] + [f"copied {one}" for one in kept]))
+
+
+@threads.command()
+@click.argument("thread_id")
+@click.option("--at", type=POINT, required=True, help="The point to go back to, of any branch (see `threads audit`).")
+@_common
+def restore(*, thread_id: str, at: dict[str, Any], target: Target) -> None:
+    """Make an earlier point of a thread its present again; nothing is lost."""
+
+    async def body(client: "Client") -> Result:
+        await client.resume_thread(thread_id)
+        return await client.call("thread/restore", {"threadId": thread_id, "at": at})
+
+    target.tell(target.run(body)["thread"], f"restored {thread_id} to {place_text(at)}")
+
+
+@threads.command()
+@click.argument("thread_id")
+@click.option("--at", type=POINT, help="A point of any branch; the present end without it.")
+@_common
+def context(*, thread_id: str, at: dict[str, Any] | None, target: Target) -> None:
+    """Show exactly what the model sees of a thread."""
+    found = target.call("thread/context", threadId=thread_id, at=at)
+    if target.as_json:
+        target.tell(found, "")
+        return
+    from unspool_server.cli.point_tables import print_context
+
+    print_context(found)
+
+
+@threads.command()
+@click.argument("thread_id")
+@click.argument("start", metavar="FROM", type=POINT)
+@click.argument("end", metavar="[TO]", type=POINT, required=False)
+@click.option("--other", "other_thread_id", metavar="THREAD", help="TO is a point of this related thread.")
+@_common
+def diff(
+    *, thread_id: str, start: dict[str, Any], end: dict[str, Any] | None, other_thread_id: str | None, target: Target
+) -> None:
+    """Show what differs between two points of a thread; TO is the present end if it is not given."""
+    params = {"threadId": thread_id, "from": start, "to": end, "otherThreadId": other_thread_id}
+    found = target.call("thread/diff", **params)
+    if target.as_json:
+        target.tell(found, "")
+        return
+    from unspool_server.cli.point_tables import print_diff
+
+    print_diff(found)

@@ -77,6 +77,7 @@ class LogReplay:
             InvalidParams: Another thread's cursor, or one beyond the end (`data.reason` is `cursorInvalid`).
         """
         timeline = await Timeline.load(self._store, thread_id)
+        cursor = timeline.copy_of(cursor)
         holder = await timeline.holder(cursor)
         if holder is None:
             raise invalid_cursor("it belongs to another thread")
@@ -96,7 +97,9 @@ class LogReplay:
         own = timeline.own
         if not own:
             return
+        after = None if after is None else timeline.copy_of(after)
         index = next((i for i, info in enumerate(own) if info.rollout_id == whole_since), len(own) - 1)
+        index = max(index, timeline.oldest_whole)
         chain = await timeline.chain(own[index])
         start = await _start(timeline, chain, after)
         runs = [(own[index], chain, start)]

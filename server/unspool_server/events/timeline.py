@@ -46,6 +46,19 @@ class Timeline:
         except LogMissing:
             return cls(store, ())
 
+    def copy_of(self, cursor: EventCursor) -> EventCursor:
+        """The same place in the newest copy that a thread was given of what it inherited (ordinals are kept)."""
+        for info in reversed(self.own):
+            for rollout_id, end in copied_parts(info):
+                if cursor.rollout_id == rollout_id and cursor.ordinal < end:
+                    return EventCursor(info.rollout_id, cursor.ordinal, cursor.counter)
+        return cursor
+
+    @property
+    def oldest_whole(self) -> int:
+        """Index of the newest copy among the rollouts; what is older than it may have lost its base."""
+        return next((i for i in range(len(self.own) - 1, -1, -1) if copied_parts(self.own[i])), 0)
+
     async def chain(self, tip: RolloutInfo) -> list[Part]:
         """The parts that a rollout's history consists of, oldest first."""
         parts: list[Part] = []
@@ -81,6 +94,15 @@ class Timeline:
                 break
             self._known |= {info.rollout_id: info for info in await self._store.rollouts(thread_id)}
         return self._known.get(rollout_id)
+
+
+def copied_parts(info: RolloutInfo) -> list[tuple[str, int]]:
+    """What a rollout is a copy of: rollout ids, and the ordinal at which each of them was left."""
+    ours = info.header.extra.get("unspool") if info.header is not None else None
+    copied = ours.get("copied") if isinstance(ours, dict) else None
+    parts = [part for part in copied if isinstance(part, dict)] if isinstance(copied, list) else []
+    found = [(part.get("rolloutId"), part.get("endOrdinal")) for part in parts]
+    return [(name, end) for name, end in found if isinstance(name, str) and isinstance(end, int)]
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Transformations of a thread: compact, rollback, undo, revert, inject, name (04).
+"""Transformations of a thread: compact, rollback, undo, restore, revert, inject, name (04).
 
 Each is one step of the thread's owner: check, record, install, answer, then show. Methods that the reference has treat
 a busy thread as it does; `thread/compact` and `thread/rollback` refuse it, unless told to interrupt (DESIGN §5).
@@ -27,23 +27,26 @@ from unspool_protocol.threads import (
     ThreadSettingsUpdateParams,
     ThreadSettingsUpdateResult,
 )
+from unspool_protocol.time_travel import ThreadRestoreParams, ThreadRestoreResult
 
 from unspool_server.errors import RequestError
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.turn_pages import PageScope
-from unspool_server.sessions.branching import revert, rollback, undo
+from unspool_server.sessions.branching import newest_turns, revert, rollback, turns_from
 from unspool_server.sessions.compaction import compact_with_summary
 from unspool_server.sessions.injection import check_items, inject
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
+from unspool_server.sessions.restoring import restore, undo
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import overridden
 from unspool_server.sessions.summaries import live_thread, settings_told
 from unspool_server.sessions.turn_admission import end_running, start_compaction
 
 Change = Callable[[], Awaitable[list[ClientEvent]]]
+Check = Callable[[], Awaitable[object]]
 
 
 async def thread_compact_start(ctx: RequestContext, params: ThreadCompactStartParams) -> ThreadCompactStartResult:
@@ -68,7 +71,9 @@ async def thread_rollback(ctx: RequestContext, params: ThreadRollbackParams) -> 
     """Take the newest turns out of the history; they stay in the log. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(rollback, session, params.num_turns)
-    return ThreadRollbackResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+    check = partial(newest_turns, session, params.num_turns)
+    answer = await _transformed(ctx, session, change, interrupt=params.interrupt, check=check)
+    return ThreadRollbackResult(thread=answer)
 
 
 async def thread_rollback_undo(ctx: RequestContext, params: ThreadRollbackUndoParams) -> ThreadRollbackUndoResult:
@@ -78,8 +83,21 @@ async def thread_rollback_undo(ctx: RequestContext, params: ThreadRollbackUndoPa
     return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
 
 
-async def _transformed(ctx: RequestContext, session: Session, change: Change, *, interrupt: bool) -> Thread:
+async def thread_restore(ctx: RequestContext, params: ThreadRestoreParams) -> ThreadRestoreResult:
+    """Make any earlier point of any branch the present again. Addition."""
+    session = services(ctx).sessions.require(params.thread_id)
+    change = partial(restore, session, params.at)
+    return ThreadRestoreResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+
+
+async def _transformed(
+    ctx: RequestContext, session: Session, change: Change, *, interrupt: bool, check: Check | None = None
+) -> Thread:
+    """Run a transformation as one step. `check` refuses what must not cost a running turn its life."""
+
     async def step() -> tuple[list[ClientEvent], Thread]:
+        if check is not None and interrupt and session.turn is not None:
+            await check()
         await end_running(session, interrupt=interrupt)
         events = await change()
         turns = await all_turns(Shelf(session.store, session.log.info, session))
@@ -98,6 +116,8 @@ async def thread_revert(ctx: RequestContext, params: ThreadRevertParams) -> Thre
     session = services(ctx).sessions.require(params.thread_id)
 
     async def step() -> tuple[list[ClientEvent], ThreadRevertResult]:
+        if session.turn is not None and session.turn.id != params.before_turn_id:
+            await turns_from(session, params.before_turn_id)
         await end_running(session, interrupt=True)
         session.publish_status({"type": "notLoaded"})
         try:

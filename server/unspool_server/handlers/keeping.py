@@ -30,6 +30,7 @@ from unspool_protocol.threads import (
 from unspool_server.errors import LogMissing, RequestError, Unsupported
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
+from unspool_server.sessions.deleting import delete_thread
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.summaries import stored_thread, summary_of
 
@@ -49,6 +50,8 @@ async def thread_unarchive(ctx: RequestContext, params: ThreadUnarchiveParams) -
     shared = services(ctx)
     thread_id = check_thread_id(params.thread_id)
     try:
+        if shared.sessions.get(thread_id) is not None:
+            raise LogMissing(thread_id)
         await shared.sessions.unarchive(thread_id)
     except LogMissing:
         raise RequestError(
@@ -61,13 +64,16 @@ async def thread_unarchive(ctx: RequestContext, params: ThreadUnarchiveParams) -
 
 
 async def thread_delete(ctx: RequestContext, params: ThreadDeleteParams) -> ThreadDeleteResult:
-    """Remove a thread for good; refused while forks still build on it."""
+    """Remove a thread for good; what becomes of threads that build on it is the caller's choice."""
     shared = services(ctx)
     thread_id = check_thread_id(params.thread_id)
-    await shared.sessions.delete(thread_id)
-    told = ThreadDeletedNotification(thread_id=thread_id)
-    ctx.after(partial(shared.hub.broadcast, "thread/deleted", told))
-    return ThreadDeleteResult()
+    done = await delete_thread(shared.sessions, thread_id, params.dependents)
+    for gone in done.deleted:
+        told = ThreadDeletedNotification(thread_id=gone)
+        ctx.after(partial(shared.hub.broadcast, "thread/deleted", told))
+    if params.dependents == "refuse":
+        return ThreadDeleteResult()
+    return ThreadDeleteResult(deleted_thread_ids=done.deleted, materialized_thread_ids=done.materialised)
 
 
 async def thread_unsubscribe(ctx: RequestContext, params: ThreadUnsubscribeParams) -> ThreadUnsubscribeResult:

@@ -14,14 +14,14 @@ from unspool_protocol.threads import (
     ThreadStartParams,
     ThreadStartResult,
 )
-from unspool_protocol.turns import ItemsView, Turn
+from unspool_protocol.turns import ItemsView, TokenUsageParams, Turn
 
 from unspool_server.errors import InvalidParams
 from unspool_server.events.encoding import now_ms
 from unspool_server.events.subscription import Subscription
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import Services, services
-from unspool_server.history.event_shapes import token_usage
+from unspool_server.history.event_shapes import inherited_usage, token_usage
 from unspool_server.history.turn_pages import PageScope
 from unspool_server.sessions.notes import damage_notes
 from unspool_server.sessions.opening import check_thread_id
@@ -138,7 +138,10 @@ def _tell_usage(ctx: RequestContext, session: Session, turn_id: str) -> None:
     usage = token_usage(session.history.settings.token_info or {})
     if usage is None:
         return
-    params = {"threadId": session.thread_id, "turnId": turn_id, "tokenUsage": usage.model_dump(by_alias=True)}
+    inherited = inherited_usage(session.history.header)
+    params = TokenUsageParams(
+        thread_id=session.thread_id, turn_id=turn_id, token_usage=usage, inherited=inherited
+    ).model_dump(by_alias=True)
     ctx.after(partial(tell, ctx, "thread/tokenUsage/updated", params))
 
 
@@ -150,7 +153,9 @@ async def thread_fork(ctx: RequestContext, params: ThreadForkParams) -> ThreadFo
         return await _forked(ctx, shared, session, params)
 
 
-async def _forked(ctx: RequestContext, shared: Services, session: Session, params: ThreadForkParams) -> ThreadForkResult:
+async def _forked(
+    ctx: RequestContext, shared: Services, session: Session, params: ThreadForkParams
+) -> ThreadForkResult:
     if not params.exclude_turns and session.mode == HistoryMode.PAGINATED:
         tell(ctx, "deprecationNotice", {"summary": HYDRATION_NOTICE, "details": None})
     shelf = Shelf(session.store, session.log.info, session)

@@ -15,12 +15,14 @@ from unspool_protocol.threads import (
     ThreadTurnsListParams,
     ThreadTurnsListResult,
 )
-from unspool_protocol.turns import ItemsView
+from unspool_protocol.turns import ItemsView, Turn
 
-from unspool_server.errors import InvalidParams, LogMissing, RequestError, ThreadNotFound, Unsupported
+from unspool_server.errors import InvalidParams, LogMissing, RequestError, Unsupported
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.opening import tell
+from unspool_server.handlers.places import point_on, shelf_at, shelf_of
 from unspool_server.handlers.services import Services, services
+from unspool_server.history.summary import summarise
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
 from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
@@ -28,18 +30,6 @@ from unspool_server.store.contract import ListQuery
 
 DEFAULT_THREADS = 25
 """Threads of a page where the caller does not say."""
-
-
-async def _shelf(shared: Services, thread_id: str) -> Shelf:
-    """Where to read a thread. Raises ThreadNotFound (`thread not loaded: ID`, the reference's text)."""
-    thread_id = check_thread_id(thread_id)
-    session = shared.sessions.get(thread_id)
-    if session is not None:
-        return Shelf(session.store, session.log.info, session)
-    try:
-        return Shelf(shared.env.store, await shared.env.store.find(thread_id))
-    except LogMissing:
-        raise ThreadNotFound(f"thread not loaded: {thread_id}", data={"threadId": thread_id}) from None
 
 
 def _is_unwritten(shelf: Shelf) -> bool:
@@ -54,24 +44,50 @@ def _refuse_ephemeral(shelf: Shelf, what: str) -> None:
 async def thread_read(ctx: RequestContext, params: ThreadReadParams) -> ThreadReadResult:
     """One thread, loaded or not, archived or not."""
     shared = services(ctx)
-    shelf = await _shelf(shared, params.thread_id)
+    shelf = await shelf_of(shared, params.thread_id)
     if params.include_turns:
         _refuse_ephemeral(shelf, "includeTurns")
+    if params.at is not None:
+        return ThreadReadResult(thread=await _thread_at(shared, shelf, params))
     turns = tuple(await all_turns(shelf)) if params.include_turns and not _is_unwritten(shelf) else ()
     if params.include_turns and not _is_unwritten(shelf):
         for note in await read_notes(shelf):
             tell(ctx, "warning", {"threadId": shelf.info.thread_id, **note})
+    return ThreadReadResult(thread=await _thread(shared, shelf, turns))
+
+
+async def _thread(shared: Services, shelf: Shelf, turns: tuple[Turn, ...] = ()) -> Thread:
     if shelf.session is not None:
-        return ThreadReadResult(thread=live_thread(shelf.session, turns))
+        return live_thread(shelf.session, turns)
     summary = await summary_of(shared.env, shelf.info.thread_id)
-    return ThreadReadResult(thread=stored_thread(summary, shelf.info.path, turns))
+    return stored_thread(summary, shelf.info.path, turns)
+
+
+async def _thread_at(shared: Services, shelf: Shelf, params: ThreadReadParams) -> Thread:
+    """The thread as it was: its identity and status are those of now, what the log tells is that of the point."""
+    point = await point_on(shelf, params.at)
+    turns = await all_turns(shelf_at(shelf, point)) if params.include_turns else []
+    then = summarise(None, point.info, [record async for record in point.records(shelf.store)])
+    told = {
+        "turns": tuple(turns),
+        "name": then.name,
+        "preview": then.preview,
+        "model": then.model,
+        "model_provider": then.model_provider,
+        "cwd": then.cwd,
+        "updated_at": int(then.updated_at),
+        "recency_at": int(then.updated_at),
+    }
+    return (await _thread(shared, shelf)).model_copy(update=told)
 
 
 async def thread_turns_list(ctx: RequestContext, params: ThreadTurnsListParams) -> ThreadTurnsListResult:
     """A page of turns; a thread that never ran has none."""
-    shelf = await _shelf(services(ctx), params.thread_id)
+    shelf = await shelf_of(services(ctx), params.thread_id)
     _refuse_ephemeral(shelf, "thread/turns/list")
-    if _is_unwritten(shelf):
+    if params.at is not None:
+        shelf = shelf_at(shelf, await point_on(shelf, params.at))
+    elif _is_unwritten(shelf):
         return ThreadTurnsListResult()
     page = await turns_page(
         shelf,
@@ -85,7 +101,7 @@ async def thread_turns_list(ctx: RequestContext, params: ThreadTurnsListParams) 
 
 async def thread_items_list(ctx: RequestContext, params: ThreadItemsListParams) -> ThreadItemsListResult:
     """A page of items; legacy threads do not support it, as in the reference."""
-    shelf = await _shelf(services(ctx), params.thread_id)
+    shelf = await shelf_of(services(ctx), params.thread_id)
     _refuse_ephemeral(shelf, "thread/items/list")
     if _is_unwritten(shelf):
         return ThreadItemsListResult()

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 
 from unspool_protocol.methods import EMPTY_LISTS, METHODS
 
-from unspool_server.handlers import changing, keeping, opening, reading, startup, turns, verifying
+from unspool_server.handlers import (
+    auditing,
+    changing,
+    keeping,
+    opening,
+    reading,
+    startup,
+    time_travel,
+    turns,
+    verifying,
+)
 from unspool_server.handlers.context import Endpoint, Handler
 
 ENDPOINTS: Mapping[str, Endpoint] = {
@@ -21,6 +31,9 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "thread/compact": changing.thread_compact,
     "thread/rollback": changing.thread_rollback,
     "thread/rollback/undo": changing.thread_rollback_undo,
+    "thread/restore": changing.thread_restore,
+    "thread/context": time_travel.thread_context,
+    "thread/diff": time_travel.thread_diff,
     "thread/revert": changing.thread_revert,
     "thread/inject_items": changing.thread_inject_items,
     "thread/name/set": changing.thread_name_set,
@@ -30,6 +43,9 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "thread/unsubscribe": keeping.thread_unsubscribe,
     "thread/goal/get": keeping.goal_get,
     "thread/readState/update": keeping.read_state_update,
+    "thread/audit": auditing.thread_audit,
+    "thread/branches": auditing.thread_branches,
+    "thread/lineage": auditing.thread_lineage,
     "thread/metadata/update": keeping.metadata_update,
     "thread/settings/update": changing.thread_settings_update,
     "thread/backgroundTerminals/list": keeping.background_terminals,

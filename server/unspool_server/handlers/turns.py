@@ -1,7 +1,5 @@
 """`turn/*`: parameters in, a step of the thread's owner, the turn out."""
 
-from functools import partial
-
 from unspool_protocol.turn_methods import (
     TurnInterruptParams,
     TurnInterruptResult,
@@ -21,8 +19,7 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
     """Begin a turn or join the running one; the turn's events follow the answer."""
     session = services(ctx).sessions.require(params.thread_id)
     message = user_message(params.input, params.client_user_message_id)
-    turn = await session.step(partial(start_turn, session, params, message))
-    ctx.after(turn.release)
+    turn = await start_turn(session, params, message, ctx.after)
     return TurnStartResult(turn=turn.answer())
 
 
@@ -30,7 +27,7 @@ async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerR
     """Add input to the running turn."""
     session = services(ctx).sessions.require(params.thread_id)
     message = user_message(params.input, params.client_user_message_id)
-    turn = await session.step(partial(steer_turn, session, params.expected_turn_id, message))
+    turn = await steer_turn(session, params.expected_turn_id, message, ctx.after)
     return TurnSteerResult(turn_id=turn.id)
 
 

@@ -14,6 +14,7 @@ from unspool_protocol.log import HistoryMode, LineFault, Position, Record, Recor
 from .checkpoints import checkpoint_of, settings_of
 from .client_view import REVERTING_BRANCHES, ClientEvent, ClientView, folded_view
 from .fields import list_of, object_of, text_of
+from .in_force import restore_of
 from .items import history_item
 from .labels import label_of
 from .reconstruct import explained
@@ -26,6 +27,7 @@ class Reason(StrEnum):
 
     ROLLBACK = "rollback"
     REVERT = "revert"
+    RESTORE = "restore"
     BRANCH = "branch"
     FORK_CUT = "forkCut"
     COMPACTION = "compaction"
@@ -123,7 +125,7 @@ class _Verdicts:
     items: tuple[tuple[str, str], ...] = ()
 
 
-_DAMAGED = _Verdicts(*[Verdict(Reason.DAMAGE)] * 3)
+_DAMAGED = _Verdicts(Verdict(Reason.DAMAGE), Verdict(Reason.DAMAGE), Verdict(Reason.DAMAGE))
 
 _OF_A_RECORD = frozenset({"ordinalMissing", "gluedRecords"})
 """Faults of a line whose records were read all the same; they are noted just before the first of these."""
@@ -170,17 +172,15 @@ def cut_reason(header: Record) -> Reason:
             return Reason.ROLLBACK
         case "revert":
             return Reason.REVERT
+        case "restore":
+            return Reason.RESTORE
         case None:
-            return (
-                Reason.REVERT
-                if header.payload.get("forked_from_id") is None or _is_segment(header)
-                else (Reason.FORK_CUT)
-            )
+            return Reason.REVERT if is_segment(header) else Reason.FORK_CUT
         case _:
             return Reason.BRANCH
 
 
-def _is_segment(header: Record) -> bool:
+def is_segment(header: Record) -> bool:
     """Whether a rollout goes on with its thread: its own id is not the thread's."""
     return header.rollout_id != header.payload.get("id")
 
@@ -296,7 +296,11 @@ class _Judged:
         return self._out(Reason.COMPACTION, self.checkpoints[place]) if place < len(self.checkpoints) else None
 
     def _out(self, reason: Reason, by: int | None) -> Verdict:
-        return Verdict(reason, None if by is None else self.records[by].position)
+        if by is None:
+            return Verdict(reason)
+        if reason is Reason.ROLLBACK and restore_of(self.records[by]) is not None:
+            reason = Reason.RESTORE
+        return Verdict(reason, self.records[by].position)
 
 
 def _by_index(spans: Sequence[Span]) -> list[Span]:

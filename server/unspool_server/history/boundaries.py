@@ -7,7 +7,7 @@ Knows nothing of segments, replay or cuts.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unspool_protocol.log import Record, RecordType
@@ -163,3 +163,23 @@ def is_fork_boundary(record: Record) -> bool:
     if envelope is not None:
         return envelope["trigger_turn"] is True
     return is_real_user_message(record.payload)
+
+
+def fork_boundaries(records: Sequence[Record]) -> list[int]:
+    """Indices of the records that a fork can count: real user messages and triggering agent messages (03 §2).
+
+    An `agent_message` item triggers when a metadata record before it says so.
+    """
+    found: list[int] = []
+    triggering = False
+    for index, record in enumerate(records):
+        if record.type == RecordType.INTER_AGENT_METADATA:
+            triggering = flag_of(record.payload, "trigger_turn") is True
+        elif is_fork_boundary(record):
+            found.append(index)
+            triggering = False
+        elif record.type == RecordType.RESPONSE_ITEM:
+            if triggering and record.payload.get("type") == "agent_message":
+                found.append(index)
+            triggering = False
+    return found

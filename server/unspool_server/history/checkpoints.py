@@ -149,7 +149,11 @@ def _restores_of(record: Record) -> Restore | None:
     restores = object_of(ours, "restores") if ours is not None else None
     if restores is None:
         return None
-    rollout_id, ordinal, back = text_of(restores, "rolloutId"), count_of(restores, "ordinal"), count_of(restores, "back")
+    rollout_id, ordinal, back = (
+        text_of(restores, "rolloutId"),
+        count_of(restores, "ordinal"),
+        count_of(restores, "back"),
+    )
     if rollout_id is None or ordinal is None or back is None:
         return None
     return Restore(

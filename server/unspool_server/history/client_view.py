@@ -21,6 +21,7 @@ from unspool_protocol.turns import (
     ItemsView,
     ThreadNameParams,
     ThreadRevertedParams,
+    TokenUsage,
     TokenUsageParams,
     Turn,
     TurnParams,
@@ -29,8 +30,9 @@ from unspool_protocol.turns import (
 
 from .boundaries import is_instruction_boundary, starts_with_summary_prefix
 from .checkpoints import checkpoint_of, rolled_back_turns
-from .event_shapes import token_usage, turn_error
+from .event_shapes import inherited_usage, token_usage, turn_error
 from .fields import EMPTY, count_of, list_of, object_of, role_of, text_of
+from .in_force import restore_of
 from .item_shapes import wire_item
 from .legacy_events import LEGACY_ITEM_EVENTS, REASONING_EVENTS, legacy_item
 from .state import Out, Span
@@ -77,6 +79,7 @@ class ClientView:
         self._ledger = TurnLedger()
         self._marks = BoundaryMarks()
         self._next_item = 1
+        self._inherited: TokenUsage | None = None
         self._events: list[ClientEvent] = []
         self.placed: list[tuple[str, str]] = []
         self._record = Record("", 0, "", {})
@@ -209,7 +212,9 @@ class ClientView:
             return
         usage = token_usage(info)
         if usage is not None:
-            params = TokenUsageParams(thread_id=self.thread_id, turn_id=turn_id, token_usage=usage)
+            params = TokenUsageParams(
+                thread_id=self.thread_id, turn_id=turn_id, token_usage=usage, inherited=self._inherited
+            )
             self._emit("thread/tokenUsage/updated", params)
 
     def _name_updated(self, payload: Mapping[str, Any]) -> None:
@@ -254,6 +259,8 @@ class ClientView:
             self._marks.settle()
 
     def _apply_header(self, record: Record) -> None:
+        if record.payload.get("id") == self.thread_id:
+            self._inherited = inherited_usage(record)
         ours = object_of(record.extra, "unspool")
         reason = text_of(ours, "branch") if ours else None
         if ours is None or reason not in REVERTING_BRANCHES:
@@ -398,9 +405,10 @@ def folded_view(
         watch: Called after each record that was applied, with its index and its events.
     """
     view = ClientView(thread_id, mode, obeys_markers=False)
-    gone = rolled_back_indices(client_survival(records, mode) if survival is None else survival)
+    survival = client_survival(records, mode) if survival is None else survival
+    gone, forgotten = rolled_back_indices(survival), restored_away(records, survival)
     for index, record in enumerate(records):
-        if index not in gone or ends_surviving_turn(view, record):
+        if index not in gone or (index not in forgotten and ends_surviving_turn(view, record)):
             events = view.apply(record)
             if watch is not None:
                 watch(index, view, events)
@@ -425,6 +433,16 @@ def client_turns(
 def rolled_back_indices(survival: Sequence[Span]) -> frozenset[int]:
     """Indices of the records that a rollback put out."""
     return frozenset(index for span in survival if span.out is Out.ROLLBACK for index in range(span.start, span.end))
+
+
+def restored_away(records: Sequence[Record], survival: Sequence[Span]) -> frozenset[int]:
+    """Indices of the records that a restore put out: they end no turn, the log reads as if they were not there."""
+    return frozenset(
+        index
+        for span in survival
+        if span.by is not None and restore_of(records[span.by]) is not None
+        for index in range(span.start, span.end)
+    )
 
 
 def ends_surviving_turn(view: ClientView, record: Record) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from unspool_protocol.log import Record
 from unspool_protocol.turns import ThreadTokenUsage, TokenUsage, TurnError
 
-from .fields import text_of
+from .fields import EMPTY, object_of, text_of
 from .item_shapes import camel_keys, camel_word
 
 
@@ -18,6 +19,16 @@ def turn_error(payload: Mapping[str, Any] | None) -> TurnError | None:
     code = payload.get("codex_error_info")
     info = camel_keys(code) if isinstance(code, Mapping) else camel_word(code) if isinstance(code, str) else None
     return TurnError(message=message, codex_error_info=info, additional_details=text_of(payload, "additional_details"))
+
+
+def inherited_usage(header: Record) -> TokenUsage | None:
+    """The tokens that a fork's totals began with, as its header tells; None for other threads and foreign forks."""
+    ours = object_of(header.extra, "unspool") or EMPTY
+    held = object_of(ours, "inheritedUsage") or object_of(object_of(ours, "origin") or EMPTY, "inheritedUsage")
+    try:
+        return None if held is None else TokenUsage.model_validate(held)
+    except ValidationError:
+        return None
 
 
 def token_usage(info: Mapping[str, Any]) -> ThreadTokenUsage | None:

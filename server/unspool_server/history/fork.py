@@ -5,7 +5,7 @@ from typing import Any
 
 from unspool_protocol.log import NewRecord, Record, RecordType
 
-from .boundaries import is_fork_boundary, is_real_user_message
+from .boundaries import fork_boundaries, is_real_user_message
 from .fields import text_of
 from .reconstruct import open_turn
 from .state import Item
@@ -47,7 +47,7 @@ def cut_after_turn(records: Sequence[Record], turn_id: str) -> int | None:
 
 def cut_keeping_last(records: Sequence[Record], boundaries: int) -> int:
     """Index from which the last `boundaries` fork boundaries are kept; 0 when there are fewer (00 row 8)."""
-    positions = [index for index, record in enumerate(records) if is_fork_boundary(record)]
+    positions = fork_boundaries(records)
     if boundaries <= 0:
         return len(records)
     return positions[-boundaries] if boundaries <= len(positions) else 0

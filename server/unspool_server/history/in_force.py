@@ -26,6 +26,8 @@ def in_force(records: Sequence[Record], end: int | None = None) -> list[int]:
     The log is read as a path: each record follows the one before it, a restore follows the point that it names.
     """
     end = len(records) if end is None else end
+    if not any(restore_of(records[index]) is not None for index in range(end)):
+        return list(range(end))
     before: list[int] = []
     newest = -1
     newest_at: list[int] = []

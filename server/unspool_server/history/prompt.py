@@ -58,12 +58,12 @@ def _pairs(items: Sequence[Item]) -> tuple[frozenset[_Key], frozenset[_Key]]:
 
 def _named(items: Sequence[Item]) -> Iterator[_Key]:
     for item in items:
-        kind, call_id = item.get("type"), _call_id(item)
+        kind, call_id = item.get("type"), call_id_of(item)
         if isinstance(kind, str) and call_id is not None:
             yield kind, call_id
 
 
-def _call_id(item: Item) -> str | None:
+def call_id_of(item: Item) -> str | None:
     """The id that ties call and output; a local shell call of old logs may only have its own."""
     for key in ("call_id", "id") if item.get("type") == "local_shell_call" else ("call_id",):
         found = item.get(key)
@@ -74,7 +74,7 @@ def _call_id(item: Item) -> str | None:
 
 def _completed(items: Sequence[Item], calls: frozenset[_Key], outputs: frozenset[_Key]) -> Iterator[Item]:
     for item in items:
-        kind, call_id = str(item.get("type")), _call_id(item)
+        kind, call_id = str(item.get("type")), call_id_of(item)
         if kind in _OUTPUTS and call_id is not None and (kind, call_id) not in calls:
             continue
         yield {key: value for key, value in item.items() if key not in LOG_ONLY_KEYS}

@@ -150,7 +150,9 @@ def _replay(records: Sequence[Record], found: _Found) -> _Replayed:
 
 
 def _drop(replayed: _Replayed, marker: int, turns: int) -> None:
-    before = [entry.source for entry in replayed.history.entries] if turns else []
+    if not turns:
+        return
+    before = [entry.source for entry in replayed.history.entries]
     replayed.history.drop_last(turns)
     left = {entry.source for entry in replayed.history.entries}
     replayed.dropped |= {source: marker for source in before if source not in left}

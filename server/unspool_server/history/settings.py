@@ -22,6 +22,8 @@ class EffectiveSettings:
         approval_policy: A name or an object, as recorded.
         sandbox_policy: Raw, as old writers recorded it.
         permission_profile: Raw, as newer writers record it.
+        turn_sandbox, turn_approval_policy: Raw, of the newest turn, where no applied settings were ever recorded. They
+            never widen what the configuration allows, but they may narrow it.
         token_info: `info` of the newest `token_count` that has one: total and last usage, window.
         dynamic_tools: Tool declarations of the header, raw.
     """
@@ -34,6 +36,8 @@ class EffectiveSettings:
     approvals_reviewer: str | None = None
     sandbox_policy: Mapping[str, Any] | None = None
     permission_profile: Mapping[str, Any] | None = None
+    turn_sandbox: Mapping[str, Any] | None = None
+    turn_approval_policy: str | Mapping[str, Any] | None = None
     effort: str | None = None
     reasoning_summary: str | None = None
     personality: str | None = None
@@ -98,8 +102,12 @@ def _combined(
         approvals_reviewer=text_of(applied, "approvals_reviewer"),
         sandbox_policy=object_of(applied, "sandbox_policy"),
         permission_profile=object_of(applied, "permission_profile"),
+        turn_sandbox=None if applied else _turn_sandbox(context),
+        turn_approval_policy=None if applied else _policy(context),
         effort=text_of(newest, "effort") or text_of(newest, "reasoning_effort") or _mode_effort(newest),
-        reasoning_summary=text_of(newest, "summary") or text_of(newest, "reasoning_summary") or text_of(context, "summary"),
+        reasoning_summary=text_of(newest, "summary")
+        or text_of(newest, "reasoning_summary")
+        or text_of(context, "summary"),
         personality=text_of(newest, "personality") or text_of(context, "personality"),
         service_tier=text_of(newest, "service_tier"),
         collaboration_mode=object_of(newest, "collaboration_mode"),
@@ -107,6 +115,10 @@ def _combined(
         dynamic_tools=_tools(header),
         token_info=token_info,
     )
+
+
+def _turn_sandbox(context: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return object_of(context, "permission_profile") or object_of(context, "sandbox_policy")
 
 
 def _mode_effort(source: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ Fate = tuple[Out, int | None] | None
 
 
 def client_survival(records: Sequence[Record], mode: HistoryMode) -> Sequence[Span]:
-    """Which records count for what clients see: only rollbacks and restores remove; a compaction hides nothing (03 §9.1).
+    """Which records count for what clients see: rollbacks and restores remove, compactions hide nothing (03 §9.1).
 
     Args:
         records: As for `reconstruct`, the whole log. A bounded part has no markers, so everything in it is in force.

@@ -17,7 +17,7 @@ from unspool_protocol.log import HistoryMode, Position, Record, RecordType
 from unspool_protocol.turns import ItemsView, Turn
 
 from .boundaries import is_fork_boundary
-from .client_view import TURN_ENDS, TURN_STARTS, ClientView, ends_surviving_turn, rolled_back_indices
+from .client_view import TURN_ENDS, TURN_STARTS, ClientView, ends_surviving_turn, restored_away, rolled_back_indices
 from .fields import flag_of, role_of, text_of
 from .state import Span
 from .survival import client_survival
@@ -127,10 +127,10 @@ class _Extent:
 
 def _slices(records: Sequence[Record], survival: Sequence[Span], thread_id: str, mode: HistoryMode) -> list[TurnSlice]:
     view = ClientView(thread_id, mode, obeys_markers=False)
-    gone = rolled_back_indices(survival)
+    gone, forgotten = rolled_back_indices(survival), restored_away(records, survival)
     extents: list[_Extent] = []
     for index, record in enumerate(records):
-        if index in gone and not ends_surviving_turn(view, record):
+        if index in gone and (index in forgotten or not ends_surviving_turn(view, record)):
             continue
         view.apply(record)
         draft = view.current_draft

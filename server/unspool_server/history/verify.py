@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from unspool_protocol.finding_words import finding
 from unspool_protocol.findings import Finding
 from unspool_protocol.log import Record, RecordType
-from unspool_protocol.records import EVENTS
+from unspool_protocol.records import EVENTS, LOST_RECORDS
 
-from .client_view import TURN_ENDS, TURN_STARTS
 from .checkpoints import checkpoint_of, is_invalid_checkpoint
+from .client_view import TURN_ENDS, TURN_STARTS
 from .fields import flag_of, text_of
 from .prompt import OUTPUT_OF
 
 MAX_OPEN = 10_000
 """Calls, outputs and turns remembered at a time; beyond that the oldest is reported as it stands."""
 
-_RECORDS = frozenset({*RecordType, "forked"})
+_RECORDS = frozenset({*RecordType, "forked", LOST_RECORDS})
 _ITEMS = frozenset(
     {
         *OUTPUT_OF,
@@ -30,19 +30,65 @@ _ITEMS = frozenset(
     }
 )
 _PASSED_EVENTS = frozenset(
-    (
-        "agent_reasoning_raw_content agent_reasoning_section_break agent_message_delta agent_reasoning_delta "
-        "agent_message_content_delta reasoning_content_delta item_started error warning stream_error background_event "
-        "exec_command_begin exec_command_end exec_command_output_delta terminal_interaction exec_approval_request "
-        "apply_patch_approval_request patch_apply_begin patch_apply_end patch_apply_updated turn_diff plan_update "
-        "plan_delta mcp_tool_call_begin mcp_tool_call_end mcp_startup_update mcp_startup_complete web_search_begin "
-        "web_search_end view_image_tool_call image_generation_begin image_generation_end dynamic_tool_call_request "
-        "dynamic_tool_call_response elicitation_request request_user_input entered_review_mode exited_review_mode "
-        "undo_started undo_completed session_configured shutdown_complete model_reroute thread_goal_updated "
-        "deprecation_notice raw_response_item collab_agent_spawn_begin collab_agent_spawn_end "
-        "collab_agent_interaction_begin collab_agent_interaction_end collab_waiting_begin collab_waiting_end "
-        "collab_close_begin collab_close_end collab_resume_begin collab_resume_end sub_agent_activity"
-    ).split()
+    [
+        "agent_reasoning_raw_content",
+        "agent_reasoning_section_break",
+        "agent_message_delta",
+        "agent_reasoning_delta",
+        "agent_message_content_delta",
+        "reasoning_content_delta",
+        "item_started",
+        "error",
+        "warning",
+        "stream_error",
+        "background_event",
+        "exec_command_begin",
+        "exec_command_end",
+        "exec_command_output_delta",
+        "terminal_interaction",
+        "exec_approval_request",
+        "apply_patch_approval_request",
+        "patch_apply_begin",
+        "patch_apply_end",
+        "patch_apply_updated",
+        "turn_diff",
+        "plan_update",
+        "plan_delta",
+        "mcp_tool_call_begin",
+        "mcp_tool_call_end",
+        "mcp_startup_update",
+        "mcp_startup_complete",
+        "web_search_begin",
+        "web_search_end",
+        "view_image_tool_call",
+        "image_generation_begin",
+        "image_generation_end",
+        "dynamic_tool_call_request",
+        "dynamic_tool_call_response",
+        "elicitation_request",
+        "request_user_input",
+        "entered_review_mode",
+        "exited_review_mode",
+        "undo_started",
+        "undo_completed",
+        "session_configured",
+        "shutdown_complete",
+        "model_reroute",
+        "thread_goal_updated",
+        "deprecation_notice",
+        "raw_response_item",
+        "collab_agent_spawn_begin",
+        "collab_agent_spawn_end",
+        "collab_agent_interaction_begin",
+        "collab_agent_interaction_end",
+        "collab_waiting_begin",
+        "collab_waiting_end",
+        "collab_close_begin",
+        "collab_close_end",
+        "collab_resume_begin",
+        "collab_resume_end",
+        "sub_agent_activity",
+    ]
 )
 """Events of the format that carry nothing for us, or nothing beside their items."""
 

@@ -1,8 +1,8 @@
 """What converters hand over: threads to be, their headers, and records with marks where others may begin."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from unspool_protocol.log import NewRecord
 
@@ -11,7 +11,7 @@ from unspool_protocol.log import NewRecord
 class Mark:
     """A place among the records of a draft, just behind the newest one, that a fork may begin at."""
 
-    name: int
+    node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class DraftBase:
     """Where a fork begins: a mark of an earlier draft of the same session."""
 
     draft: int
-    mark: int
+    node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class ThreadDraft:
         ms: When the thread began; decides its file name and folder.
         header: Members of its `session_meta` besides ids, times, mode and base.
         origin: What it was made from, kept in the header, so that the same thing is known again.
-        forked_from: A thread of another source file that it continues, as that source names it; not its base.
-        parent: The thread that spawned it, as the source names it.
         base: Drafts without one begin with nothing.
+        forked_from: The thread of another source file that it goes on from, as the source names it.
+        parent: The thread that spawned it, as the source names it.
     """
 
     wanted_id: str | None
@@ -47,14 +47,12 @@ class ThreadDraft:
     parent: str | None = None
 
 
-class Converted:
-    """A converted session: drafts in an order in which bases come first, and the records of each when asked for.
+class Converted(Protocol):
+    """A converted session. Records are made while they are read, those of a base before those of its forks."""
 
-    Records are made while they are read; each draft's must be read before those of later drafts.
-    """
-
-    drafts: list[ThreadDraft]
+    @property
+    def drafts(self) -> Sequence[ThreadDraft]:
+        """The threads to be, bases first."""
 
     def records(self, draft: int, thread_id: str) -> Iterator[NewRecord | Mark]:
-        """The records of a draft as the thread that it became."""
-        raise NotImplementedError
+        """The records of a draft without its header, as those of the thread that it becomes."""

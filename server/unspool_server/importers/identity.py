@@ -4,13 +4,14 @@ import hashlib
 from datetime import UTC, datetime
 from uuid import UUID
 
-_TIME_LIMIT_MS = 1 << 48
+_TIME_LIMIT_MS = 221_845_392_000_000
+"""The year 9000: later times are damage, and no file name could hold the last ones of all."""
 
 
 def derived_id(ms: int, *key: object) -> str:
     """A UUIDv7 with the time given whose other bits follow from the key."""
     digest = hashlib.sha256("\0".join(map(str, key)).encode("utf-8", "surrogatepass")).digest()
-    high = (max(0, ms) % _TIME_LIMIT_MS) << 80
+    high = max(0, ms) << 80
     low = int.from_bytes(digest[:10]) & ~(0xF << 76) & ~(0x3 << 62)
     return str(UUID(int=high | low | (0x7 << 76) | (0x2 << 62)))
 

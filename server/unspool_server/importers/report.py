@@ -56,10 +56,14 @@ class FileReport:
     losses: list[Loss] = field(default_factory=list)
     reduced: Counter[str] = field(default_factory=Counter)
     detail: str = ""
+    _known: set[Loss] = field(default_factory=set)
 
     def lose(self, kind: str, why: str, *, line: int | None = None, item_id: object = None) -> None:
-        """Note an item that does not come over."""
-        self.losses.append(Loss(kind, why, line, item_id if isinstance(item_id, str) else None))
+        """Note an item that does not come over; the same one counts once, however often it is met."""
+        loss = Loss(kind, why, line, item_id if isinstance(item_id, str) else None)
+        if loss not in self._known:
+            self._known.add(loss)
+            self.losses.append(loss)
 
     def fail(self, kind: str, why: str) -> None:
         """Note that the file as a whole does not come over."""
@@ -72,10 +76,15 @@ class FileReport:
         order = (Outcome.UNCHANGED, Outcome.IMPORTED, Outcome.FAILED)
         self.outcome = max(self.outcome, outcome, key=order.index)
 
+    @property
+    def shown_path(self) -> str:
+        """The path, also where its bytes are no text."""
+        return self.path.encode("utf-8", "backslashreplace").decode()
+
     def as_json(self) -> dict[str, Any]:
         """The file as JSON shows it."""
         return {
-            "path": self.path,
+            "path": self.shown_path,
             "format": self.format,
             "outcome": self.outcome.value,
             "threads": self.threads,
@@ -128,7 +137,7 @@ class ImportReport:
 
 
 def _file_lines(file: FileReport) -> Iterator[str]:
-    yield f"{file.path} ({file.format}): {file.outcome.value}" + (f": {file.detail}" if file.detail else "")
+    yield f"{file.shown_path} ({file.format}): {file.outcome.value}" + (f": {file.detail}" if file.detail else "")
     for loss in file.losses[:SHOWN_LOSSES]:
         if loss.line is None and loss.why == file.detail:
             continue

@@ -3,8 +3,9 @@
 Compressed files are unpacked as they are read; only Codex keeps such files, and those are copied, not converted.
 """
 
+import errno
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,14 +26,21 @@ class SourceLine:
     fault: str | None = None
 
 
-def opened(path: Path) -> AbstractContextManager[BinaryIO]:
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
     """A source opened for reading bytes, unpacked if its name says that it is compressed. Raises OSError."""
     if path.suffix != ".zst":
-        return path.open("rb")
+        with path.open("rb") as file:
+            yield file
+        return
     # Imported here: few sources are compressed.
     import zstandard
 
-    return cast(AbstractContextManager[BinaryIO], zstandard.open(path, "rb"))
+    try:
+        with zstandard.open(path, "rb") as unpacked:
+            yield cast(BinaryIO, unpacked)
+    except zstandard.ZstdError as error:
+        raise OSError(errno.EIO, "the compressed file is damaged") from error
 
 
 class SourceFile:
@@ -51,13 +59,21 @@ class SourceFile:
         self._file.close()
 
     def __iter__(self) -> Iterator[SourceLine]:
-        offset = 0
+        return self.lines()
+
+    def lines(self, holding: bytes = b"") -> Iterator[SourceLine]:
+        """All lines, or those that hold these bytes. Reading entries meanwhile does not disturb it."""
+        offset = number = 0
         self._file.seek(0)
-        for number, line in enumerate(self._file, 1):
-            parsed = parse_line(line.removesuffix(b"\n"))
-            objects = tuple(value for value, _ in parsed.objects)
-            yield SourceLine(number, offset, objects, None if objects else parsed.fault)
-            offset += len(line)
+        while line := self._file.readline():
+            number += 1
+            end = offset + len(line)
+            if holding in line:
+                parsed = parse_line(line.removesuffix(b"\n"))
+                objects = tuple(value for value, _ in parsed.objects)
+                yield SourceLine(number, offset, objects, None if objects else parsed.fault)
+                self._file.seek(end)
+            offset = end
 
     def entry(self, offset: int, index: int = 0) -> Entry:
         """The object at a place that iterating has told; several may share a line."""

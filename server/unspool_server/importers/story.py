@@ -5,13 +5,12 @@ spells the records, each with its source's time. Everything it makes up (ids) fo
 source always gives the same records. No I/O, no clock.
 """
 
-import copy
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
 from unspool_protocol.items import (
     AgentMessageItem,
     CommandExecutionItem,
@@ -46,7 +45,7 @@ Part = Mapping[str, str]
 """A piece of a message: `{"text": …}` or `{"image": URL}`."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OpenCall:
     """A call whose output has not come yet."""
 
@@ -61,6 +60,7 @@ class OpenCall:
 class _Turn:
     id: str
     started_ms: int
+    newest_ms: int
     last_text: str | None = None
     answered: bool = False
     failed: str | None = None
@@ -78,6 +78,10 @@ class _State:
     window: Window = field(default_factory=Window)
     model: str | None = None
     effort: str | None = None
+
+    def copied(self) -> "_State":
+        """A state that changes by itself; what it holds of calls is never changed."""
+        return replace(self, turn=None if self.turn is None else replace(self.turn), calls=dict(self.calls))
 
 
 class Story:
@@ -103,11 +107,11 @@ class Story:
 
     def state(self) -> _State:
         """How things stand now, for stories that go on from here."""
-        return copy.deepcopy(self._state)
+        return self._state.copied()
 
     def go_on(self, state: _State) -> None:
         """Go on from where another story stood."""
-        self._state = copy.deepcopy(state)
+        self._state = state.copied()
 
     @property
     def ms(self) -> int:
@@ -170,10 +174,10 @@ class Story:
         state, turn = self._state, self._running()
         if call_id in state.calls:
             return False
-        state.calls[call_id] = OpenCall(name, arguments, command, self.cwd, self.ms)
-        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments, default=str).decode()
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         item = {"type": "function_call", "id": self._id("fc"), "name": name, "arguments": text, "call_id": call_id}
         self._item(item)
+        state.calls[call_id] = OpenCall(name, arguments, command, self.cwd, self.ms)
         turn.answered = False
         return True
 
@@ -183,7 +187,9 @@ class Story:
         if call is None:
             return False
         self._running()
-        self._show(_shown_call(call_id, call, parts, ok, exit_code, self.ms), started_ms=call.started_ms)
+        self._show(
+            _shown_call(call_id, call, parts, ok=ok, exit_code=exit_code, ms=self.ms), started_ms=call.started_ms
+        )
         texts = [part for part in parts if "text" in part]
         output: Any = [_model_part(part) for part in parts]
         if len(texts) == len(parts):
@@ -239,13 +245,14 @@ class Story:
         if alone:
             self._end_turn(whole=True)
 
-    def interrupted(self) -> None:
-        """The user stopped the running turn."""
+    def interrupted(self) -> bool:
+        """The user stopped the running turn; False when none was running."""
         if self._state.turn is None:
-            return
+            return False
         self._item(interruption_marker(self._id("msg")))
         self._state.turn.aborted = True
         self._end_turn()
+        return True
 
     def broke(self, message: str) -> None:
         """The model's service failed; the turn ends so unless something else follows."""
@@ -261,7 +268,7 @@ class Story:
     def _running(self) -> _Turn:
         state = self._state
         if state.turn is None:
-            turn = _Turn(derived_id(state.ms, *self._scope, *self._key, "turn"), state.ms)
+            turn = _Turn(derived_id(state.ms, *self._scope, *self._key, "turn"), state.ms, state.ms)
             state.turn, state.newest_turn_id = turn, turn.id
             told = {"model": state.model, "effort": state.effort}
             imported = {key: value for key, value in told.items() if value is not None}
@@ -278,16 +285,17 @@ class Story:
             return
         times = {
             "started_at": turn.started_ms // 1000,
-            "completed_at": state.ms // 1000,
-            "duration_ms": max(0, state.ms - turn.started_ms),
+            "completed_at": turn.newest_ms // 1000,
+            "duration_ms": max(0, turn.newest_ms - turn.started_ms),
         }
         if turn.failed is not None:
             error = {"message": turn.failed, "codex_error_info": "other"}
-            self._put(task_complete(turn.id, turn.last_text, times, error=error))
+            end = task_complete(turn.id, turn.last_text, times, error=error)
         elif not turn.aborted and (whole or (turn.answered and not state.calls)):
-            self._put(task_complete(turn.id, turn.last_text, times))
+            end = task_complete(turn.id, turn.last_text, times)
         else:
-            self._put(turn_aborted(turn.id, times))
+            end = turn_aborted(turn.id, times)
+        self._put(end, turn.newest_ms)
         state.turn = None
         state.calls.clear()
 
@@ -306,8 +314,10 @@ class Story:
             )
         )
 
-    def _put(self, record: NewRecord) -> None:
-        stamp = iso_time(self.ms)
+    def _put(self, record: NewRecord, ms: int | None = None) -> None:
+        stamp = iso_time(self.ms if ms is None else ms)
+        if self._state.turn is not None and ms is None:
+            self._state.turn.newest_ms = self.ms
         self.records.append(
             NewRecord(record.type, record.payload, metadata=record.metadata, extra=record.extra, timestamp=stamp)
         )
@@ -322,7 +332,7 @@ def items_told(scope: Sequence[str], cwd: str, ms: int, tell: Callable[[Story], 
     """The model-visible items of a part of a session, for the replacement history of a compaction."""
     story = Story(scope, "", cwd, ms)
     tell(story)
-    kept = []
+    kept: list[Mapping[str, Any]] = []
     for record in story.take():
         if record.type == RecordType.RESPONSE_ITEM:
             item = dict(record.payload)
@@ -344,7 +354,7 @@ def _shown_part(part: Part) -> dict[str, str]:
 
 
 def _shown_call(
-    call_id: str, call: OpenCall, parts: Sequence[Part], ok: bool, exit_code: int | None, ms: int
+    call_id: str, call: OpenCall, parts: Sequence[Part], *, ok: bool, exit_code: int | None, ms: int
 ) -> CommandExecutionItem | DynamicToolCallItem:
     status = ItemStatus.COMPLETED if ok else ItemStatus.FAILED
     duration_ms = max(0, ms - call.started_ms)

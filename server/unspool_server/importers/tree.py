@@ -6,7 +6,7 @@ them there: results of calls on the path, and parts of an answer that was writte
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 
@@ -49,32 +49,30 @@ class Branch:
     regained: list[Node] = field(default_factory=list)
 
 
-def plan(nodes: Sequence[Node]) -> list[Branch]:
+def plan(nodes: Sequence[Node], present: Node) -> list[Branch]:
     """The branches of a tree, the present first, bases before what hangs on them.
 
     Args:
         nodes: In the order of the file, parents by index. Circles among them are cut.
+        present: The node whose path is the present.
     """
-    if not nodes:
-        return []
     _cut_circles(nodes)
     beside = _Beside(nodes)
     parents = {node.parent for node in nodes}
-    leaves = [node for node in reversed(nodes) if node.index not in parents]
+    leaves = [node for node in reversed(nodes) if node.index not in parents and node is not present]
     branches: list[Branch] = []
     placed: dict[int, int] = {}
     merged: set[int] = set()
-    for leaf in leaves:
-        chain = _chain(nodes, leaf)
-        own = [node for node in chain if node.index not in placed]
+    for leaf in (present, *leaves):
+        base, own = _own_path(nodes, leaf, placed)
         if branches and not any(node.weighty and node.index not in merged for node in own):
             continue
-        base = next((node for node in reversed(chain) if node.index in placed), None)
-        extra = [node for node in beside.of(own, chain) if node.index not in placed]
+        inherited = [] if base is None else _own_path(nodes, base, {})[1]
+        chain = {node.index for node in (*inherited, *own)}
+        extra = [node for node in beside.of(own, chain, groups=True) if node.index not in placed]
         branch = Branch(leaf, _woven(own, extra), base, None if base is None else placed[base.index])
-        if base is not None:
-            inherited = chain[: len(chain) - len(own)]
-            branch.regained = [node for node in beside.of(inherited, chain, groups=False) if node not in branch.own]
+        known = {node.index for node in branch.own}
+        branch.regained = [node for node in beside.of(inherited, chain) if node.index not in known]
         placed.update((node.index, len(branches)) for node in own)
         merged.update(node.index for node in extra)
         branches.append(branch)
@@ -99,29 +97,29 @@ class _Beside:
             if node.group is not None:
                 self._groups[node.group].append(node)
 
-    def of(self, part: Sequence[Node], chain: Sequence[Node], *, groups: bool = True) -> list[Node]:
-        """Nodes beside `chain` that belong to the nodes of `part`."""
-        on_chain = {node.index for node in chain}
+    def of(self, part: Sequence[Node], chain: Set[int], *, groups: bool = False) -> list[Node]:
+        """Nodes beside the path `chain` that belong to the nodes of `part`."""
         found: dict[int, Node] = {}
         if groups:
             for group in {node.group for node in part if node.group is not None}:
-                found |= {node.index: node for node in self._groups[group] if node.index not in on_chain}
-        answered = {call_id for node in chain for call_id in node.results}
+                found |= {node.index: node for node in self._groups[group] if node.index not in chain}
         for node in (*part, *list(found.values())):
             for call_id in node.calls:
-                if call_id not in answered and self._results[call_id]:
-                    result = self._results[call_id][0]
-                    found.setdefault(result.index, result)
-                    answered.update(result.results)
+                results = self._results[call_id]
+                if results and not any(result.index in chain or result.index in found for result in results):
+                    found[results[0].index] = results[0]
         return sorted(found.values(), key=lambda node: node.index)
 
 
-def _chain(nodes: Sequence[Node], leaf: Node) -> list[Node]:
-    chain = [leaf]
-    while (parent := chain[-1].parent) is not None:
-        chain.append(nodes[parent])
-    chain.reverse()
-    return chain
+def _own_path(nodes: Sequence[Node], leaf: Node, placed: Container[int]) -> tuple[Node | None, list[Node]]:
+    """The nodes that lead to a leaf, from behind the newest one that is placed already; and that one."""
+    own: list[Node] = []
+    at: Node | None = leaf
+    while at is not None and at.index not in placed:
+        own.append(at)
+        at = None if at.parent is None else nodes[at.parent]
+    own.reverse()
+    return at, own
 
 
 def _woven(own: list[Node], extra: list[Node]) -> list[Node]:

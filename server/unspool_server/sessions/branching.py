@@ -1,7 +1,7 @@
-"""The branch primitive on a live thread: rollback, revert, and the undo of either (DESIGN §4; 04 §4, §5).
+"""The branch primitive on a live thread, and what cuts with it: rollback and revert (DESIGN §4; 04 §4, §5).
 
 A branch is a new rollout of the same thread that begins at a position in an older one. Nothing is edited or lost.
-Threads with a legacy log keep it: a marker, and for its undo a checkpoint that says what it restores.
+Threads with a legacy log keep it: a rollback is a marker. Going back to earlier points is in `restoring.py`.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,12 @@ from unspool_protocol.log import HistoryMode, NewRecord, Position, Record
 
 from unspool_server.errors import NotMaterialised, RequestError, Unsupported
 from unspool_server.history.client_view import ClientEvent
-from unspool_server.history.rollback import check_num_turns, legacy_restore, rollback_marker
+from unspool_server.history.rollback import check_num_turns, rollback_marker
 from unspool_server.history.turn_pages import TurnSlice
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load, turns_back
 from unspool_server.sessions.session import Session
+from unspool_server.sessions.summaries import first_text
 from unspool_server.store.contract import NewRollout
 
 _LINKS = frozenset({"history_base", "forked_from_id", "forked_from_ordinal_exclusive", "timestamp"})
@@ -26,10 +27,15 @@ _LINKS = frozenset({"history_base", "forked_from_id", "forked_from_ordinal_exclu
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a branch is made; written into its header and told to clients."""
+    """Why a branch is made; written into its header and told to clients.
+
+    Attributes:
+        turn_ids: Visible turns that go; `restored_turn_ids` are those that come back.
+    """
 
     word: str
     turn_ids: Sequence[str] = ()
+    restored_turn_ids: Sequence[str] = ()
 
 
 async def rollback(session: Session, num_turns: object) -> list[ClientEvent]:
@@ -42,9 +48,7 @@ async def rollback(session: Session, num_turns: object) -> list[ClientEvent]:
         ThreadBusy, TurnsOutOfRange, NotMaterialised, WriteFailed: nothing was changed.
     """
     session.require_idle("rollback")
-    wanted = check_num_turns(num_turns)
-    removed = await _newest_turns(session, wanted)
-    return await _leave(session, removed, "rollback")
+    return await _leave(session, await newest_turns(session, num_turns), "rollback")
 
 
 async def revert(session: Session, before_turn_id: str) -> list[ClientEvent]:
@@ -54,21 +58,31 @@ async def revert(session: Session, before_turn_id: str) -> list[ClientEvent]:
         Unsupported: A legacy or ephemeral thread.
         RequestError: `turn not found`.
     """
+    return await _leave(session, await turns_from(session, before_turn_id), "revert")
+
+
+async def turns_from(session: Session, before_turn_id: str) -> list[TurnSlice]:
+    """The turns that a revert removes, newest first. Raises as `revert` does; nothing is changed."""
     if session.mode == HistoryMode.LEGACY or session.facts.ephemeral:
         raise Unsupported("thread/revert only supports paginated threads")
-    await _materialised(session)
+    await materialised(session)
     removed: list[TurnSlice] = []
     async with aclosing(turns_back(session.store, session.log.info)) as turns:
         async for one in turns:
             removed.append(one)
             if one.turn.id == before_turn_id:
-                return await _leave(session, removed, "revert")
+                return removed
     raise RequestError(f"turn not found: {before_turn_id}", data={"reason": "turnNotFound"})
 
 
-async def _newest_turns(session: Session, wanted: int) -> list[TurnSlice]:
-    """The newest turns down to the `wanted`-th one with a boundary; turns without one between them go along."""
-    await _materialised(session)
+async def newest_turns(session: Session, num_turns: object) -> list[TurnSlice]:
+    """The turns that a rollback removes, newest first; turns without a boundary between them go along.
+
+    Raises:
+        TurnsOutOfRange, NotMaterialised, WriteFailed: nothing is changed in any case.
+    """
+    wanted = check_num_turns(num_turns)
+    await materialised(session)
     removed: list[TurnSlice] = []
     found = 0
     async with aclosing(turns_back(session.store, session.log.info)) as turns:
@@ -81,7 +95,8 @@ async def _newest_turns(session: Session, wanted: int) -> list[TurnSlice]:
     return removed
 
 
-async def _materialised(session: Session) -> None:
+async def materialised(session: Session) -> None:
+    """Bring a thread's log to its medium. Raises NotMaterialised for one that never ran, WriteFailed."""
     if session.log.deferred:
         raise NotMaterialised(f"no rollout found for thread id {session.thread_id}")
     await session.log.flush()
@@ -92,7 +107,7 @@ async def _leave(session: Session, removed: Sequence[TurnSlice], word: str) -> l
     if session.mode == HistoryMode.LEGACY:
         whole = [record async for record in session.store.read(session.log.info.rollout_id)]
         marker = rollback_marker(whole, removed[-1].start, turn_ids)
-        return await _append_legacy(session, [marker])
+        return await append_legacy(session, [marker])
     return await branch(session, removed[-1].start, Reason(word, turn_ids))
 
 
@@ -109,6 +124,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
                 "branch": reason.word,
                 "turns": len(reason.turn_ids),
                 "turnIds": list(reason.turn_ids),
+                **({"restoredTurnIds": list(reason.restored_turn_ids)} if reason.restored_turn_ids else {}),
                 "left": {"rolloutId": left.rollout_id, "endOrdinal": left.ordinal},
                 "origin": _origin(session),
             }
@@ -119,6 +135,9 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
     tail = session.settings_to_record(session.settings)
     log = await store.branch(header, await _base(session, base), tail, replaces=session.log)
     history = await load(store, log.info)
+    first = await first_text(store, log.info)
+    if first is not None:
+        session.facts.preview = first
     return session.switch_log(log, history)
 
 
@@ -129,7 +148,10 @@ def _origin(session: Session) -> dict[str, Any]:
     known = ours.get("origin") if isinstance(ours, dict) else None
     if isinstance(known, dict):
         return known
-    return {"timestamp": header.payload.get("timestamp"), "forkedFromId": session.facts.forked_from_id}
+    origin = {"timestamp": header.payload.get("timestamp"), "forkedFromId": session.facts.forked_from_id}
+    if isinstance(ours, dict) and "inheritedUsage" in ours:
+        origin["inheritedUsage"] = ours["inheritedUsage"]
+    return origin
 
 
 def _header_payload(header: Record) -> dict[str, Any]:
@@ -145,76 +167,8 @@ async def _base(session: Session, base: Position | None) -> Position | None:
     return base if first.base is not None else None
 
 
-async def undo(session: Session) -> list[ClientEvent]:
-    """Bring back what the newest rollback or revert not yet undone took away. Runs inside a step, idle only.
-
-    What was recorded since stays in its own rollout, and can be brought back the same way.
-
-    Raises:
-        ThreadBusy, WriteFailed: nothing was changed.
-        RequestError: There is nothing to undo.
-    """
-    session.require_idle("undo a rollback")
-    await _materialised(session)
-    if session.mode == HistoryMode.LEGACY:
-        return await _undo_legacy(session)
-    left = await _left_by_newest_cut(session)
-    if left is None:
-        raise RequestError("there is no rollback to undo", data={"reason": "nothingToUndo"})
-    return await branch(session, left, Reason("undo"))
-
-
-async def _left_by_newest_cut(session: Session) -> Position | None:
-    """Where the present was before the newest cut; undone cuts are passed over by way of what they went back to."""
-    store = session.store
-    info = session.log.info
-    while info.header is not None:
-        ours = info.header.extra.get("unspool")
-        word = ours.get("branch") if isinstance(ours, dict) else None
-        if isinstance(ours, dict) and word in ("rollback", "revert"):
-            return _left(ours)
-        if info.base is None:
-            return await _left_by_reference(session, info.rollout_id) if word is None else None
-        if word is None and info.thread_id == session.thread_id and info.rollout_id != session.thread_id:
-            return await _left_by_reference(session, info.rollout_id)
-        base = await store.rollout(info.base.rollout_id)
-        if base.thread_id != session.thread_id:
-            return None
-        info = base
-    return None
-
-
-def _left(ours: dict[str, Any]) -> Position | None:
-    left = ours.get("left")
-    if not isinstance(left, dict):
-        return None
-    rollout_id, ordinal = left.get("rolloutId"), left.get("endOrdinal")
-    return Position(rollout_id, ordinal) if isinstance(rollout_id, str) and isinstance(ordinal, int) else None
-
-
-async def _left_by_reference(session: Session, rollout_id: str) -> Position | None:
-    """A revert that another program made says not what it left: it was the rollout before this one."""
-    older = await session.store.rollouts(session.thread_id)
-    index = next((place for place, info in enumerate(older) if info.rollout_id == rollout_id), 0)
-    if index == 0:
-        return None
-    before = older[index - 1]
-    async with aclosing(session.store.read_backward(before.rollout_id)) as records:
-        async for record in records:
-            return Position(before.rollout_id, record.ordinal + 1)
-    return None
-
-
-async def _undo_legacy(session: Session) -> list[ClientEvent]:
-    whole = [record async for record in session.store.read(session.log.info.rollout_id)]
-    restore: Sequence[NewRecord] | None = legacy_restore(whole, window_id=new_id())
-    if restore is None:
-        raise RequestError("there is no rollback to undo", data={"reason": "nothingToUndo"})
-    return await _append_legacy(session, restore)
-
-
-async def _append_legacy(session: Session, records: Sequence[NewRecord]) -> list[ClientEvent]:
-    """Append a marker or its undo; it may change what records far back mean, so the history is read anew (03 §7)."""
+async def append_legacy(session: Session, records: Sequence[NewRecord]) -> list[ClientEvent]:
+    """Append a marker or a restore; it may change what records far back mean, so the history is read anew (03 §7)."""
     events = session.take_in(await session.log.append(records, expected_ordinal=session.log.next_ordinal))
     session.history = await load(session.store, session.log.info)
     session.refold()

@@ -147,7 +147,7 @@ async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary, be
     )
     settings = turn.plan.settings
     records = [item_record(turn.attributed(_with_id(one))) for one in summary.items if one.get("type") != "compaction"]
-    usage = usage_records(session, turn.id, summary.done) if summary.done is not None else []
+    usage = usage_records(turn, summary.done) if summary.done is not None else []
     records += usage[:1]
     records.append(
         _checkpoint(session, turn, replacement, "" if summary.opaque is not None else prefixed_summary(text), usage)

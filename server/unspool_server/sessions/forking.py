@@ -5,27 +5,40 @@ sources are referenced, legacy ones copied line by line; an ephemeral child live
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
+from unspool_protocol.positions import LogPosition
 
-from unspool_server.errors import RequestError
+from unspool_server.errors import InvalidParams, RequestError
+from unspool_server.history.client_view import TURN_STARTS
+from unspool_server.history.compact import compacted_record
+from unspool_server.history.event_shapes import token_usage
 from unspool_server.history.fork import interruption_records, unfinished_turn
+from unspool_server.history.fork_kept import is_enough, kept_records, with_cleared_baseline
+from unspool_server.history.state import Window
 from unspool_server.sessions.clock import iso_now, new_id, now_s
 from unspool_server.sessions.loading import find_turn, load
 from unspool_server.sessions.memory import LiveHistory
+from unspool_server.sessions.positions import refuse_parted_call, resolve
 from unspool_server.sessions.settings import ThreadSettings, settings_record
 from unspool_server.store.contract import Log, LogStore, NewRollout, RolloutInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """Where a child's history ends in its source; `history` is what is before it."""
+    """Where a child's history ends in its source; `history` is what is before it.
+
+    Attributes:
+        last_boundaries: Only the newest boundaries are kept; None for everything.
+    """
 
     info: RolloutInfo
     end: Position | None
     history: LiveHistory
+    last_boundaries: int | None = None
 
 
 def both_cuts() -> RequestError:
@@ -44,14 +57,24 @@ async def fork_point(
     before_turn_id: str | None,
     running_turn_id: str | None,
     end_ordinal: int | None,
+    at: LogPosition | None = None,
 ) -> ForkPoint:
     """Find the cut. `end_ordinal` is where a live source ended when the fork was asked for.
 
     Raises:
-        RequestError: Both cuts given, or `turn not found` (also for a running turn named inclusively).
+        RequestError: Two cuts given, `turn not found` (also for a running turn named inclusively), or a position
+            between a call and its output (`cutsCall`).
+        InvalidParams: A position that is none of the thread's.
     """
     if last_turn_id is not None and before_turn_id is not None:
         raise both_cuts()
+    if at is not None:
+        if last_turn_id is not None or before_turn_id is not None:
+            raise InvalidParams("`at` excludes `lastTurnId` and `beforeTurnId`", data={"field": "at"})
+        point = await resolve(store, info, at, end_ordinal=end_ordinal)
+        history = await point.history(store)
+        await refuse_parted_call(store, point, history)
+        return ForkPoint(point.info, point.position, history)
     wanted = last_turn_id or before_turn_id
     if wanted is None:
         end = None if end_ordinal is None else Position(info.rollout_id, end_ordinal)
@@ -72,15 +95,32 @@ async def write_child(
         LogExists, WriteFailed: no child was made.
     """
     thread_id = new_id()
-    header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id))
+    inherited = _inherited(point)
+    extra = {"unspool": inherited} if inherited else None
+    header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id), extra)
     boundary = _boundary(point.history)
     applied = settings_record(settings, thread_id)
-    if ephemeral:
-        copied = [_fresh_copy(record) for record in await _inner(source, point) if record.type != RecordType.SESSION_META]
-        return await target.branch(header, None, [*copied, applied, *boundary])
+    kept = await _newest(source, point)
+    if kept is not None:
+        copies = with_cleared_baseline(
+            kept, _clearing(point.history, str(header.payload["context_window"]["window_id"]))
+        )
+        ours = {"branch": "fork", "lastNBoundaries": point.last_boundaries, **inherited}
+        return await target.branch(replace(header, extra={"unspool": ours}), None, [*copies, *boundary, applied])
     if point.info.mode == HistoryMode.LEGACY:
         return await target.branch(header, None, [*await _copies(source, point), *boundary, applied])
+    if ephemeral:
+        # What the model needs and no older turns: its caller asked for none (`excludeTurns`).
+        copied = [_fresh_copy(record) for record in point.history.records[1:] if record.type != RecordType.SESSION_META]
+        return await target.branch(header, None, [*copied, applied, *boundary])
     return await target.branch(header, await _base(source, point), [applied, *boundary])
+
+
+def _inherited(point: ForkPoint) -> dict[str, Any]:
+    """The totals that the child's begin with, so that nobody counts its parent's tokens twice."""
+    info = point.history.settings.token_info
+    usage = token_usage(info) if info is not None else None
+    return {} if usage is None else {"inheritedUsage": usage.total.model_dump(by_alias=True)}
 
 
 def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str) -> dict[str, Any]:
@@ -111,12 +151,33 @@ def _boundary(history: LiveHistory) -> list[NewRecord]:
     return interruption_records(open_turn, item_id=f"msg_{new_id()}", times=times)
 
 
-async def _inner(source: LogStore, point: ForkPoint) -> Sequence[Record]:
-    """What an ephemeral child holds: a legacy thread's whole past, else what the model needs and no older turns."""
-    if point.info.mode == HistoryMode.PAGINATED:
-        return point.history.records[1:]
-    end = None if point.end is None else point.end.ordinal
-    return [record async for record in source.read(point.info.rollout_id, end=end)]
+async def _newest(source: LogStore, point: ForkPoint) -> list[Record] | None:
+    """The records of the newest boundaries, where older ones are to be dropped; read backwards as far as need be."""
+    wanted, mode = point.last_boundaries, point.info.mode
+    if wanted is None:
+        return None
+    rollout_id, end = (point.info.rollout_id, None) if point.end is None else (point.end.rollout_id, point.end.ordinal)
+    newest: list[Record] = []
+    bounded = mode == HistoryMode.PAGINATED
+    async with aclosing(source.read_backward(rollout_id, end=end)) as records:
+        async for record in records:
+            newest.append(record)
+            bounded = bounded and record.event != "thread_rolled_back"
+            if bounded and record.event in TURN_STARTS and is_enough(newest[::-1], wanted):
+                break
+    return kept_records(newest[::-1], mode, wanted)
+
+
+def _clearing(history: LiveHistory, window_id: str) -> NewRecord:
+    """A checkpoint with nothing in it: the kept turns follow, what the dropped ones showed is told anew."""
+    state = history.state
+    return compacted_record(
+        message="",
+        replacement=[],
+        window=Window(state.window.number, window_id, None, window_id),
+        previous_settings=state.previous_settings,
+        last_started_turn_id=state.last_started_turn_id,
+    )
 
 
 def _fresh_copy(record: Record) -> NewRecord:

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from weakref import WeakKeyDictionary
 
 from unspool_protocol.log import HistoryMode, Position, Record, RecordType
 
 from unspool_server.errors import LogCorrupt
 from unspool_server.history.bounded import BoundedScan
+from unspool_server.history.checkpoints import rolled_back_turns
 from unspool_server.history.turn_pages import TurnGrouper, TurnSlice, turn_slices
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.store.contract import LogStore, ReadReport, RolloutInfo
@@ -48,20 +50,29 @@ def _is_own_header(record: Record, info: RolloutInfo) -> bool:
 async def turns_back(
     store: LogStore, info: RolloutInfo, *, end_ordinal: int | None = None
 ) -> AsyncGenerator[TurnSlice, None]:
-    """A thread's turns before an ordinal, newest first; a paginated log is read only as far as the caller asks."""
-    if info.mode == HistoryMode.LEGACY:
-        whole = [record async for record in store.read(info.rollout_id, end=end_ordinal)]
-        for one in reversed(turn_slices(whole, info.thread_id, info.mode)):
+    """A thread's turns before an ordinal, newest first; a paginated log is read only as far as the caller asks.
+
+    Where another writer put a rollback marker into it, the rest is read as a whole: only that tells what is left.
+    """
+    below: int | None = None
+    if info.mode == HistoryMode.PAGINATED:
+        grouper = TurnGrouper(info.thread_id, info.mode)
+        end = None if end_ordinal is None else Position(info.rollout_id, end_ordinal)
+        async with aclosing(_backward(store, info, end)) as records:
+            async for record in records:
+                if rolled_back_turns(record):
+                    break
+                for one in grouper.feed(record):
+                    below = one.start.ordinal
+                    yield one
+            else:
+                for one in grouper.finish():
+                    yield one
+                return
+    whole = [record async for record in store.read(info.rollout_id, end=end_ordinal)]
+    for one in reversed(turn_slices(whole, info.thread_id, info.mode)):
+        if below is None or one.start.ordinal < below:
             yield one
-        return
-    grouper = TurnGrouper(info.thread_id, info.mode)
-    end = None if end_ordinal is None else Position(info.rollout_id, end_ordinal)
-    async with aclosing(_backward(store, info, end)) as records:
-        async for record in records:
-            for one in grouper.feed(record):
-                yield one
-    for one in grouper.finish():
-        yield one
 
 
 async def find_turn(store: LogStore, info: RolloutInfo, turn_id: str) -> TurnSlice | None:
@@ -71,3 +82,22 @@ async def find_turn(store: LogStore, info: RolloutInfo, turn_id: str) -> TurnSli
             if one.turn.id == turn_id:
                 return one
     return None
+
+
+MARKER = b"thread_rolled_back"
+"""What every line with a rollback marker holds; other lines that hold it only cost a closer look."""
+
+_MARKED: WeakKeyDictionary[LogStore, dict[str, tuple[tuple[int, str], bool]]] = WeakKeyDictionary()
+
+
+async def may_hold_markers(store: LogStore, info: RolloutInfo) -> bool:
+    """Whether a log may hold a rollback marker, so that its turns cannot be told before its end is known.
+
+    The bytes of the log are searched once for as long as it does not change.
+    """
+    mark = await store.fingerprint(info.rollout_id)
+    known = _MARKED.setdefault(store, {})
+    found = known.get(info.rollout_id)
+    if found is None or found[0] != mark:
+        found = known[info.rollout_id] = (mark, await store.mentions(info.rollout_id, MARKER))
+    return found[1]

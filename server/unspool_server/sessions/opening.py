@@ -114,7 +114,9 @@ class Opener:
             before_turn_id=params.before_turn_id,
             running_turn_id=running,
             end_ordinal=end,
+            at=params.at,
         )
+        point = replace(point, last_boundaries=params.last_n_boundaries)
         env = self._configured(params)
         found = recorded(env.config, point.history.settings, env.cwd)
         settings = overridden(found, params, env.config, env.cwd)

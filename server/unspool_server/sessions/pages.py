@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from unspool_protocol.log import HistoryMode, Record
+from unspool_protocol.log import HistoryMode, Position, Record
 from unspool_protocol.threads import ThreadItemEntry, TurnsPage
 from unspool_protocol.turns import ItemsView, Turn, TurnStatus
 
@@ -23,7 +23,7 @@ from unspool_server.history.turn_pages import (
     turn_slices,
     without_items,
 )
-from unspool_server.sessions.loading import find_turn, load, turns_back
+from unspool_server.sessions.loading import find_turn, load, may_hold_markers, turns_back
 from unspool_server.sessions.notes import Note, damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session
 from unspool_server.store.contract import LogStore, ReadReport, RolloutInfo
@@ -37,12 +37,19 @@ MAX_LIMIT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """A thread's log as pages read it; `session` is given when the thread is loaded. `report` collects damage."""
+    """A thread's log as pages read it.
+
+    Attributes:
+        session: Given when the thread is loaded and its present is meant.
+        report: Collects damage.
+        end: Records from this ordinal on do not count; None for the present.
+    """
 
     store: LogStore
     info: RolloutInfo
     session: Session | None = None
     report: ReadReport = field(default_factory=ReadReport)
+    end: int | None = None
 
 
 def decode_cursor(text: str, thread_id: str, scope: PageScope) -> PageCursor:
@@ -59,7 +66,8 @@ def decode_cursor(text: str, thread_id: str, scope: PageScope) -> PageCursor:
 
 async def all_turns(shelf: Shelf, *, partial: bool = False) -> list[Turn]:
     """Every turn, oldest first, with all items. `partial` adds items of the running turn that are not finished."""
-    whole = [record async for record in shelf.store.read(shelf.info.rollout_id, report=shelf.report)]
+    read = shelf.store.read(shelf.info.rollout_id, end=shelf.end, report=shelf.report)
+    whole = [record async for record in read]
     turns = [one.turn for one in turn_slices(whole, shelf.info.thread_id, shelf.info.mode)]
     return [with_running(turn, shelf.session, partial=partial) for turn in turns]
 
@@ -67,7 +75,8 @@ async def all_turns(shelf: Shelf, *, partial: bool = False) -> list[Turn]:
 async def read_notes(shelf: Shelf) -> list[Note]:
     """What the reader of a whole thread must be told of its log, after `all_turns` (DESIGN §4)."""
     live = shelf.session.history if shelf.session is not None else None
-    history = live or await load(shelf.store, shelf.info)
+    end = None if shelf.end is None else Position(shelf.info.rollout_id, shelf.end)
+    history = live or await load(shelf.store, shelf.info, end=end)
     notes = header_note(shelf.info.header, shelf.info.thread_id) + degradation_notes(history.state.degradations)
     return notes + damage_notes(shelf.report.faults, partly=False)
 
@@ -127,7 +136,7 @@ def _cursor(shelf: Shelf, one: TurnSlice, *, include: bool) -> str:
 
 async def newest_cursor(shelf: Shelf, scope: PageScope) -> str | None:
     """An anchor for paging backwards from the newest turn (or its last item); None for a thread without turns."""
-    async with aclosing(turns_back(shelf.store, shelf.info)) as turns:
+    async with aclosing(turns_back(shelf.store, shelf.info, end_ordinal=shelf.end)) as turns:
         async for one in turns:
             item = max(len(one.turn.items) - 1, 0) if scope is PageScope.ITEMS else 0
             return PageCursor(shelf.info.thread_id, one.start, True, scope, item).encode()
@@ -137,13 +146,15 @@ async def newest_cursor(shelf: Shelf, scope: PageScope) -> str | None:
 async def _turns_from(shelf: Shelf, anchor: PageCursor | None, count: int, descending: bool) -> list[TurnSlice]:
     if shelf.info.mode == HistoryMode.LEGACY:
         return await _legacy_turns(shelf, anchor, descending)
+    if not descending and await may_hold_markers(shelf.store, shelf.info):
+        return (await _legacy_turns(shelf, anchor, descending))[:count]
     if not descending:
         start = anchor.position.ordinal if anchor is not None else 0
         found = await _forward(shelf, start, count + 1)
         if anchor is not None and not anchor.include_anchor:
             found = [one for one in found if one.start != anchor.position]
         return found[:count]
-    end = None if anchor is None else await _end_ordinal(shelf, anchor)
+    end = shelf.end if anchor is None else await _end_ordinal(shelf, anchor)
     found = []
     async with aclosing(turns_back(shelf.store, shelf.info, end_ordinal=end)) as turns:
         async for one in turns:
@@ -156,8 +167,9 @@ async def _turns_from(shelf: Shelf, anchor: PageCursor | None, count: int, desce
 async def _end_ordinal(shelf: Shelf, anchor: PageCursor) -> int:
     """Where a descending page begins to read: before the anchor, or behind it when it is part of the page."""
     if not anchor.include_anchor:
-        return anchor.position.ordinal
-    async with aclosing(shelf.store.read(shelf.info.rollout_id, start=anchor.position.ordinal + 1)) as records:
+        return anchor.position.ordinal if shelf.end is None else min(anchor.position.ordinal, shelf.end)
+    start = anchor.position.ordinal + 1
+    async with aclosing(shelf.store.read(shelf.info.rollout_id, start=start, end=shelf.end)) as records:
         last = anchor.position.ordinal
         async for record in records:
             if record.event in TURN_STARTS:
@@ -170,7 +182,7 @@ async def _forward(shelf: Shelf, start: int, count: int) -> list[TurnSlice]:
     """At least `count` turns from an ordinal on, if there are as many; the turn behind them is read for strays."""
     records: list[Record] = []
     starts = 0
-    async with aclosing(shelf.store.read(shelf.info.rollout_id, start=start)) as stream:
+    async with aclosing(shelf.store.read(shelf.info.rollout_id, start=start, end=shelf.end)) as stream:
         async for record in stream:
             starts += record.event in TURN_STARTS
             if starts > count:
@@ -181,7 +193,7 @@ async def _forward(shelf: Shelf, start: int, count: int) -> list[TurnSlice]:
 
 
 async def _legacy_turns(shelf: Shelf, anchor: PageCursor | None, descending: bool) -> list[TurnSlice]:
-    whole = [record async for record in shelf.store.read(shelf.info.rollout_id)]
+    whole = [record async for record in shelf.store.read(shelf.info.rollout_id, end=shelf.end)]
     slices = turn_slices(whole, shelf.info.thread_id, shelf.info.mode)
     if anchor is not None:
         place = anchor.position.ordinal

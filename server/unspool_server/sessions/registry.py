@@ -14,7 +14,7 @@ from typing import Any
 from unspool_protocol.log import NewRecord, Record
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
-from unspool_server.errors import DependentThreads, LogMissing, RequestError, ThreadNotFound, UnspoolError
+from unspool_server.errors import LogMissing, RequestError, ThreadNotFound, UnspoolError
 from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.opening import Opener, check_thread_id
@@ -173,23 +173,12 @@ class Sessions:
     async def archive(self, thread_id: str) -> None:
         """Unload a thread and move its log to the archive. Raises LogMissing, WriterHeld, WriteFailed."""
         await self._materialise_for_move(thread_id)
-        await self._unload_for_move(thread_id)
+        await self.unload_for_move(thread_id)
         await self.env.store.archive(thread_id)
 
     async def unarchive(self, thread_id: str) -> None:
         """Move an archived thread's log back. Raises LogMissing."""
         await self.env.store.unarchive(check_thread_id(thread_id))
-
-    async def delete(self, thread_id: str) -> None:
-        """Unload a thread and remove its log. Raises LogMissing, WriterHeld, DependentThreads; then nothing changed."""
-        check_thread_id(thread_id)
-        session = self._live.get(thread_id)
-        if session is not None and (session.facts.ephemeral or session.log.deferred):
-            raise LogMissing(thread_id)
-        if dependents := await self.env.store.dependents(thread_id):
-            raise DependentThreads(thread_id, dependents)
-        await self._unload_for_move(thread_id)
-        await self.env.store.delete(thread_id)
 
     async def _materialise_for_move(self, thread_id: str) -> None:
         session = self._live.get(check_thread_id(thread_id))
@@ -202,7 +191,8 @@ class Sessions:
         else:
             await session.step(session.log.persist)
 
-    async def _unload_for_move(self, thread_id: str) -> None:
+    async def unload_for_move(self, thread_id: str) -> None:
+        """Take a thread out of memory because its files are about to move or go. Raises WriteFailed."""
         session = self._live.get(thread_id)
         if session is None:
             return
@@ -221,8 +211,8 @@ class Sessions:
         record = event_record("thread_name_updated", thread_id=thread_id, thread_name=name)
         session = self._live.get(thread_id)
         if session is not None:
-            session.facts.name = name
             events = await session.step(partial(_record_name, session, record))
+            session.facts.name = name
         else:
             log = await self.env.store.open(thread_id)
             try:
@@ -239,10 +229,10 @@ class Sessions:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        for task in list(self._opening.values()):
-            await asyncio.gather(task, return_exceptions=True)
-        results = await asyncio.gather(*(session.close() for session in self._live.values()), return_exceptions=True)
-        for session, result in zip(list(self._live.values()), results, strict=True):
+        await asyncio.gather(*self._opening.values(), *self._work, return_exceptions=True)
+        left = list(self._live.values())
+        results = await asyncio.gather(*(session.close() for session in left), return_exceptions=True)
+        for session, result in zip(left, results, strict=True):
             if isinstance(result, BaseException):
                 logger.error("thread %s was not drained", session.thread_id, exc_info=result)
         self._live.clear()

@@ -158,7 +158,7 @@ class Sampling:
         tools.note_call(turn, item)
 
     async def _record_usage(self, done: ResponseDone) -> None:
-        await self._turn.session.record(*usage_records(self._turn.session, self._turn.id, done))
+        await self._turn.session.record(*usage_records(self._turn, done))
 
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}

@@ -126,6 +126,23 @@ def policy_from_log(recorded: Mapping[str, Any] | None, workspace_roots: Sequenc
     return None
 
 
+def narrower(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
+    """The policy that allows less; `other` where neither does."""
+    return one if _width(one) < _width(other) else other
+
+
+def _width(policy: SandboxPolicy) -> tuple[int, int]:
+    match policy:
+        case ReadOnly():
+            return 0, int(policy.network_access)
+        case WorkspaceWrite():
+            more = [not policy.exclude_slash_tmp, not policy.exclude_tmpdir_env_var, *policy.writable_roots]
+            return 1, 100 * int(policy.network_access) + sum(map(bool, more))
+        case ExternalSandbox():
+            return 2, 0
+    return 3, 0
+
+
 def _from_profile(profile: Mapping[str, Any], workspace_roots: Sequence[str]) -> SandboxPolicy:
     network = profile.get("network") == "enabled"
     file_system = profile.get("file_system")

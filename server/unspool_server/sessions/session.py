@@ -94,8 +94,10 @@ class Session:
 
     @property
     def end_cursor(self) -> EventCursor:
-        """Behind everything that is recorded now."""
-        return EventCursor(self.log.info.rollout_id, max(self.log.next_ordinal - 1, 0), LAST_COUNTER)
+        """Behind everything that is recorded now: behind the newest record, whatever unreadable lines follow it."""
+        newest, own = self.history.records[-1], self.log.info.rollout_id
+        ordinal = newest.ordinal if newest.rollout_id == own else max(self.log.next_ordinal - 1, 0)
+        return EventCursor(own, ordinal, LAST_COUNTER)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -159,10 +161,13 @@ class Session:
             raise ThreadBusy(f"cannot {what} while a turn is in progress", self.turn.id)
 
     async def record(self, *records: NewRecord) -> list[Record]:
-        """Accept records, take them into memory and show their events. A refusing disk is retried later."""
+        """Record, take into memory, show the events; what clients see survives the process (DESIGN §1.3).
+
+        A disk that refuses does not stop a running turn: its records stay accepted and are retried, with a warning.
+        """
         written = await self.log.add(records)
+        await self.flushed()
         self.install(written)
-        self.warn_if_unwritten()
         return written
 
     async def record_written(self, *records: NewRecord) -> list[Record]:

@@ -16,7 +16,7 @@ from unspool_protocol.turn_methods import TurnStartParams
 
 from unspool_server.config import Config
 from unspool_server.history.settings import EffectiveSettings
-from unspool_server.sessions.sandbox import log_policy, permission_profile, policy_from_log, policy_of_mode
+from unspool_server.sessions.sandbox import log_policy, narrower, permission_profile, policy_from_log, policy_of_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,16 @@ def recorded(config: Config, found: EffectiveSettings, server_cwd: str) -> Threa
     cwd = found.cwd or base.cwd
     roots = tuple(found.workspace_roots) if found.workspace_roots else (cwd,)
     sandbox = policy_from_log(found.sandbox_policy or found.permission_profile, roots)
+    if sandbox is None and (of_turn := policy_from_log(found.turn_sandbox, roots)) is not None:
+        # Old writers recorded a turn's sandbox only. The configuration decides as in the reference, but it must not
+        # give a thread more than its last turn had.
+        sandbox = narrower(of_turn, base.sandbox)
     return ThreadSettings(
         model=found.model or base.model,
         model_provider=found.model_provider or base.model_provider,
         cwd=cwd,
         workspace_roots=roots,
-        approval_policy=found.approval_policy or base.approval_policy,
+        approval_policy=found.approval_policy or more_careful(found.turn_approval_policy, base.approval_policy),
         approvals_reviewer=found.approvals_reviewer or base.approvals_reviewer,
         sandbox=sandbox or base.sandbox,
         effort=found.effort,
@@ -147,6 +151,16 @@ def recorded(config: Config, found: EffectiveSettings, server_cwd: str) -> Threa
         service_tier=found.service_tier,
         collaboration_mode=found.collaboration_mode,
     )
+
+
+_APPROVALS = ("untrusted", "on-request", "on-failure", "never")
+"""Approval policies, the one that asks most first."""
+
+
+def more_careful(recorded: str | Mapping[str, Any] | None, default: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    """The recorded policy of an old log where it asks more often than the default; ill-known ones do not count."""
+    known = [word for word in _APPROVALS if word in (recorded, default)]
+    return known[0] if len(known) == 2 else default
 
 
 def plain(value: Any) -> Any:

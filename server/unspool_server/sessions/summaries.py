@@ -34,7 +34,7 @@ async def facts_of_log(env: Environment, store: LogStore, info: RolloutInfo, his
     return ThreadFacts(
         base_instructions="",
         name=_newest_name(history, info.thread_id) or known.name,
-        preview=known.preview or await _first_text(store, info),
+        preview=known.preview or await first_text(store, info) or "",
         created_at=seconds_of(born.header),
         updated_at=int(epoch_seconds(newest.timestamp)) or seconds_of(info.header),
         forked_from_id=_fork_of(born),
@@ -56,8 +56,8 @@ def _newest_name(history: LiveHistory, thread_id: str) -> str | None:
     return None
 
 
-async def _first_text(store: LogStore, info: RolloutInfo) -> str:
-    """The first user message near the log's beginning."""
+async def first_text(store: LogStore, info: RolloutInfo) -> str | None:
+    """The first user message near the log's beginning; None when it may come later, empty when there is none."""
     seen = 0
     async with aclosing(store.read(info.rollout_id)) as records:
         async for record in records:
@@ -66,7 +66,7 @@ async def _first_text(store: LogStore, info: RolloutInfo) -> str:
                 return text.strip()[:PREVIEW_CHARACTERS]
             seen += 1
             if seen >= _HEAD_RECORDS:
-                break
+                return None
     return ""
 
 

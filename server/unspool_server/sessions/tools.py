@@ -17,6 +17,7 @@ from unspool_protocol.log import NewRecord
 
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
+from unspool_server.sessions.settings import is_usable_cwd
 
 if TYPE_CHECKING:
     from unspool_server.sessions.turn import Turn
@@ -121,6 +122,13 @@ async def _result(turn: "Turn", call: OpenCall) -> ToolResult:
         return ToolResult(f"unsupported custom tool call: {name}")
     if not _known(turn, namespace, name):
         return ToolResult(f"unsupported call: {name}")
+    if not is_usable_cwd(turn.plan.settings.cwd):
+        turn.session.warn(
+            f"The tool {name} was not run: the thread's working directory is no path of this system.",
+            code="cwdMissing",
+            effect="Give a cwd when you start the next turn.",
+        )
+        return ToolResult("the tool was not run: the thread has no working directory on this system")
     try:
         arguments = json.loads(call.item.get("arguments") or "{}")
     except ValueError as error:

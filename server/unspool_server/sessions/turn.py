@@ -18,7 +18,7 @@ from unspool_protocol.log import NewRecord
 from unspool_protocol.turns import Turn as WireTurn
 from unspool_protocol.turns import TurnParams
 
-from unspool_server.errors import ModelError, WriteFailed
+from unspool_server.errors import ContextLengthExceeded, ModelError, WriteFailed
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
@@ -37,12 +37,15 @@ from unspool_server.sessions.records import (
 from unspool_server.sessions.sampling import Sampling
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
-from unspool_server.sessions.usage import over_limit
+from unspool_server.sessions.usage import over_limit, response_over_limit
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools import OpenCall
 
 logger = logging.getLogger(__name__)
+
+MAX_FUTILE_COMPACTIONS = 2
+"""Compactions in a row within one turn that did not bring the size under the limit; then the turn fails."""
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Turn:
         self.live: dict[str, LiveItem] = {}
         self.calls: dict[str, OpenCall] = {}
         self.last_message: str | None = None
+        self.token_usage: Mapping[str, int] = {}
         self.sampling: Sampling | None = None
         self.started_at: int | None = None
         self._began = time.monotonic()
@@ -91,6 +95,11 @@ class Turn:
     def release(self) -> None:
         """Let the turn begin; called when the answer that announces it is on its way."""
         self._released.set()
+
+    @property
+    def released(self) -> bool:
+        """Whether its answer has left."""
+        return self._released.is_set()
 
     def answer(self) -> WireTurn:
         """The turn as `turn/start` answers it (`wire` §4)."""
@@ -112,15 +121,23 @@ class Turn:
     async def _work(self) -> None:
         from unspool_server.sessions.compaction import compact_inside
 
-        if await self.session.step(self._must_compact_first):
+        compacted, futile = await self.session.step(self._must_compact_first), 0
+        if compacted:
             await compact_inside(self, before_turn=True)
         await self.session.step(self.record_input)
         while True:
             await self._sample()
+            # A compaction helped when the very next response says so; otherwise one more is tried, and then no other.
+            futile = futile + 1 if compacted and response_over_limit(self.session) else 0
             await tools.run_calls(self)
             if not await self.session.step(self._go_on):
                 return
-            if await self.session.step(self._is_over_limit):
+            compacted = await self.session.step(self._is_over_limit)
+            if compacted:
+                if futile >= MAX_FUTILE_COMPACTIONS:
+                    raise ContextLengthExceeded(
+                        f"the context is still over the limit after {futile} compactions; nothing more was tried"
+                    )
                 await compact_inside(self, before_turn=False)
 
     async def begin(self) -> None:

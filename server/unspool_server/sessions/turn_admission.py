@@ -13,39 +13,59 @@ from unspool_server.sessions.summaries import settings_told
 from unspool_server.sessions.turn import Turn, TurnPlan
 
 
-async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None) -> Turn:
-    """Begin a turn, or join the running one as steered input: then its id comes back."""
-    if session.turn is not None:
-        _steer(session.turn, message)
+async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None, after: After) -> Turn:
+    """Begin a turn, or join the running one as steered input: then its id comes back. All of it follows the answer.
+
+    Raises:
+        RequestError: A compaction runs; it takes no input.
+    """
+
+    async def admit() -> Turn:
+        if session.turn is not None:
+            _check_steerable(session.turn)
+            return session.turn
+        settings = for_turn(session.settings, params)
+        if settings != session.settings:
+            session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
+        plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
+        session.turn = Turn(session, plan)
+        session.turn.start()
         return session.turn
-    settings = for_turn(session.settings, params)
-    if settings != session.settings:
-        session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
-    plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
-    session.turn = Turn(session, plan)
-    session.turn.start()
-    return session.turn
+
+    async def begin(turn: Turn) -> None:
+        if turn.released:
+            _steer(turn, message)
+        turn.release()
+
+    return await session.answered_step(after, admit, begin)
 
 
-async def steer_turn(session: Session, expected: str, message: UserMessage | None) -> Turn:
-    """Add input to the running turn.
+async def steer_turn(session: Session, expected: str, message: UserMessage | None, after: After) -> Turn:
+    """Add input to the running turn; what comes of it follows the answer.
 
     Raises:
         RequestError: No turn runs, another one does, or the input is empty.
     """
-    turn = session.turn
-    if turn is None:
-        raise RequestError("no active turn to steer", data={"reason": "noActiveTurn"})
-    if turn.id != expected:
-        message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
-        raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
-    if message is None:
-        raise RequestError("input must not be empty", data={"reason": "invalidParams", "field": "input"})
-    _steer(turn, message)
-    return turn
+
+    async def admit() -> Turn:
+        turn = session.turn
+        if turn is None:
+            raise RequestError("no active turn to steer", data={"reason": "noActiveTurn"})
+        if turn.id != expected:
+            message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
+            raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
+        if message is None:
+            raise RequestError("input must not be empty", data={"reason": "invalidParams", "field": "input"})
+        _check_steerable(turn)
+        return turn
+
+    async def go_on(turn: Turn) -> None:
+        _steer(turn, message)
+
+    return await session.answered_step(after, admit, go_on)
 
 
-def _steer(turn: Turn, message: UserMessage | None) -> None:
+def _check_steerable(turn: Turn) -> None:
     if turn.kind != "regular":
         raise RequestError(
             "cannot steer a compact turn",
@@ -55,6 +75,9 @@ def _steer(turn: Turn, message: UserMessage | None) -> None:
                 "codexErrorInfo": {"activeTurnNotSteerable": {"turnKind": turn.kind}},
             },
         )
+
+
+def _steer(turn: Turn, message: UserMessage | None) -> None:
     if message is not None:
         turn.steer(message)
 

@@ -11,6 +11,7 @@ from unspool_server.model.contract import ResponseDone, Usage
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
+    from unspool_server.sessions.turn import Turn
 
 _FIELDS = (
     "input_tokens",
@@ -23,19 +24,25 @@ _FIELDS = (
 _MODEL_OUTPUT = frozenset({"reasoning", "function_call", "custom_tool_call", "web_search_call", "local_shell_call"})
 
 
-def usage_records(session: "Session", turn_id: str, done: ResponseDone) -> list[NewRecord]:
-    """What one response used: the exact record and the totals that clients see; empty when the service said nothing."""
+def usage_records(turn: "Turn", done: ResponseDone) -> list[NewRecord]:
+    """What one response used: the exact record and the totals that clients see; empty when the service said nothing.
+
+    The response is added to the turn's own total, which the reference wants to read in the exact record.
+    """
     if done.usage is None:
         return []
+    session = turn.session
     last = usage_fields(done.usage)
     total = _sum(thread_total(session), last)
+    turn.token_usage = _sum(_numbers(turn.token_usage), last)
     exact = {
         "thread_id": session.thread_id,
-        "turn_id": turn_id,
+        "turn_id": turn.id,
         "session_id": session.thread_id,
-        "root_turn_id": turn_id,
+        "root_turn_id": turn.id,
         "response_id": done.response_id,
         "usage": last,
+        "turn_token_usage": turn.token_usage,
         "thread_token_usage": total,
     }
     return [NewRecord(RecordType.TOKEN_USAGE, exact), token_count_record(session, total, last)]
@@ -87,4 +94,12 @@ def _after_last_response(history: Sequence[Item]) -> Sequence[Item]:
 
 def over_limit(session: "Session", extra: Iterable[Item] = ()) -> bool:
     """Whether the thread must be compacted before the model is asked again."""
-    return used_tokens(session, extra) >= session.env.config.auto_compact_limit
+    limit = session.env.config.auto_compact_limit
+    return limit is not None and used_tokens(session, extra) >= limit
+
+
+def response_over_limit(session: "Session") -> bool:
+    """Whether the newest response alone shows that the thread is too large: what came after it does not count."""
+    limit = session.env.config.auto_compact_limit
+    last = _numbers((session.history.settings.token_info or {}).get("last_token_usage"))
+    return limit is not None and last["total_tokens"] >= limit

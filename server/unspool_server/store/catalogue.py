@@ -80,7 +80,8 @@ class StoreCatalogue:
             except sqlite3.Error:
                 row = None  # the next list mends the database
             name = (await self._names.read()).get(info.thread_id)
-        summary = row.summary if row is not None else self._summarise(None, info, ())
+        same = row is not None and row.head.rollout_id == info.rollout_id
+        summary = row.summary if row is not None and same else self._summarise(None, info, ())
         return replace(summary, name=name or summary.name)
 
     async def set_name(self, thread_id: str, name: str) -> None:

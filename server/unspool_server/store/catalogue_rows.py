@@ -106,7 +106,8 @@ def ask(query: ListQuery) -> Question:
             raise ValueError("another list's cursor")
         start = (float(value), thread_id)
     except (binascii.Error, ValueError, TypeError) as error:
-        raise InvalidParams(f"invalid cursor: {query.cursor}", data={"field": "cursor"}) from error
+        data = {"reason": "cursorInvalid", "field": "cursor"}
+        raise InvalidParams(f"invalid cursor: {query.cursor}", data=data) from error
     return Question(query, column, limit, start, kind == "from")
 
 

@@ -19,6 +19,9 @@ from .seek import cut, seek
 from .shelf import Shelf
 from .writer import RolloutLog
 
+_SEARCH_BYTES = 1024 * 1024
+"""How much is searched at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -141,6 +144,19 @@ class ChainReader:
                     async for each in placed:
                         if stop is None or each.record.ordinal < stop:
                             yield each.record
+
+    async def mentions(self, rollout_id: str, text: bytes) -> bool:
+        """Whether these bytes are in any rollout of the chain, before its cut."""
+        for link in await self.links(rollout_id):
+            async with self._open(link, ReadReport()) as opened:
+                if any(text in record.raw for record in opened.pending):
+                    return True
+                data, tail, offset = opened.source.data, b"", 0
+                while block := await data.read(offset, _SEARCH_BYTES):
+                    if text in tail + block:
+                        return True
+                    tail, offset = block[-len(text) + 1 :], offset + len(block)
+        return False
 
     async def locate(self, position: Position) -> tuple[Position, int] | None:
         """The rollout that really holds a position, and the byte offset of the cut there; None for the very start.

@@ -4,7 +4,7 @@ The store appends and reads. What a record means is decided in `history/`; nothi
 header's identity, mode and base.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -208,14 +208,22 @@ class LogStore(Protocol):
             LogMissing.
         """
 
+    async def mentions(self, rollout_id: str, text: bytes) -> bool:
+        """Whether a line of the rollout or of what it builds on holds these bytes; nothing is decoded for it."""
+
     async def archive(self, thread_id: str) -> None:
         """Move all rollouts of an unloaded thread to the archive. Raises LogMissing, WriterHeld."""
 
     async def unarchive(self, thread_id: str) -> RolloutInfo:
         """Move them back. Raises LogMissing when no archived rollout exists."""
 
-    async def delete(self, thread_id: str) -> None:
-        """Remove all rollouts of an unloaded thread. Raises LogMissing, WriterHeld, DependentThreads."""
+    async def delete(self, thread_id: str, *, before: Sequence[str] = (), released: Collection[str] = ()) -> None:
+        """Remove all rollouts of an unloaded thread. Raises LogMissing, WriterHeld, DependentThreads, WriteFailed.
+
+        Args:
+            before: Further unloaded threads, removed first in this order; all are locked before any is removed.
+            released: Dependents that stand on their own by now: their older rollouts may be left without a base.
+        """
 
     async def dependents(self, thread_id: str) -> list[str]:
         """Ids of other threads whose history begins in a rollout of this one."""

@@ -171,13 +171,13 @@ class LocalShelf:
             return FileBlob(path, writable=writable)
         if writable:
             raise OSError(errno.EROFS, "compressed")
-        return MemoryBlob(_decompress(path))
+        return MemoryBlob(decompressed(path))
 
     def unpack(self, entry: Entry) -> Entry:
         """Write the plain form, synced, link it in place, then remove the compressed one (01 §4)."""
         plain = replace(entry, compressed=False)
         with suppress(FileExistsError):
-            self._create(self.path(plain), _decompress(self.path(entry)), sync=True)
+            self._create(self.path(plain), decompressed(self.path(entry)), sync=True)
         self.path(entry).unlink(missing_ok=True)
         return plain
 
@@ -266,7 +266,8 @@ def _list_folder(folder: Path, *, folders_only: bool) -> list[str]:
         return []
 
 
-def _decompress(path: Path) -> bytes:
+def decompressed(path: Path) -> bytes:
+    """The content of a compressed log. Raises OSError."""
     # Imported here: few homes hold compressed logs, and a daemon that starts for one job should not pay for it.
     import zstandard
 

@@ -11,13 +11,10 @@ from typing import Any
 from unspool_protocol.finding_words import finding
 from unspool_protocol.findings import Finding
 from unspool_protocol.log import Record, RecordType
+from unspool_protocol.records import LOST_RECORDS
 
 from .blocks import RawLine
-from .lines import BOM, chain_link, line_ordinal, parse_line, record_of, verify_check
-
-_HALF_CHARACTER = (b"\\ud8", b"\\ud9", b"\\uda", b"\\udb", b"\\udc", b"\\udd", b"\\ude", b"\\udf")
-_PAIR_BYTES = 12
-"""Two escapes: a whole character outside the basic plane."""
+from .lines import BOM, chain_link, holds_half_character, line_ordinal, parse_line, record_of, verify_check
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +37,23 @@ class LineChecks:
     Args:
         first_ordinal: The number of the first record in a paginated log.
         add: Gets the findings.
+        copied: All lines but the header were copied from other files, so the second one continues nothing here.
     """
 
-    def __init__(self, rollout_id: str, *, legacy: bool, first_ordinal: int, add: Callable[[Finding], None]) -> None:
+    def __init__(
+        self,
+        rollout_id: str,
+        *,
+        legacy: bool,
+        first_ordinal: int,
+        add: Callable[[Finding], None],
+        copied: bool = False,
+    ) -> None:
         self.rollout_id, self.legacy = rollout_id, legacy
         self.lines = self.records = 0
         self.expected = first_ordinal
         self._add = add
+        self._copied = copied
         self._links: tuple[bytes, bytes] = (b"", b"")
         self._checked = False
         self._foreign: tuple[int, int] | None = None
@@ -68,6 +75,8 @@ class LineChecks:
             record for value, raw in parsed.objects if (record := self._record(value, raw, line.content)) is not None
         )
         self._last_line = line.content if parsed.objects else None
+        elif parsed.objects and holds_half_character(line.content):
+            self._report("halfCharacter")
         if not line.terminated and parsed.objects:
             self._report("noFinalNewline")
         sound = parsed.fault is None and len(records) == 1 and check is not False
@@ -92,13 +101,9 @@ class LineChecks:
         self._returns = self._returns or content.endswith(b"\r")
         if not content.strip(b" \t\r"):
             self._report("blankLine")
-        if any(mark in content.lower() for mark in _HALF_CHARACTER) and _has_half_character(content):
-            self._report("halfCharacter")
 
     def _fault(self, line: RawLine, code: str, detail: str, whole: bool) -> None:
-        if code == "invalidJson" and not line.content.strip(b" \t\r\0"):
-            code, detail = "zeroBytes", ""
-        elif not line.terminated and not whole:
+        if code != "zeroBytes" and not line.terminated and not whole:
             code, detail = "tornTail", ""
         self._report(code, detail)
         if code != "zeroBytes" and not whole:
@@ -118,18 +123,20 @@ class LineChecks:
             if own is not None and raw == self._last_raw:
                 self._report("duplicate", ordinal=own)
                 return None
-            ordinal = self._number(own)
+            ordinal = self._number(own, lost_from(value))
         self._shape(value, ordinal)
         self._last_raw = raw
         self._bad_since_record = 0
         self.records += 1
         return record_of(value, raw, self.rollout_id, ordinal)
 
-    def _number(self, own: int | None) -> int:
+    def _number(self, own: int | None, lost: int | None) -> int:
         expected = self.expected
         if own is None:
             self._report("ordinalMissing")
             own = expected
+        elif lost == expected:
+            self._report("lostRecords", f"{lost} to {own}", own)
         elif own == expected - 1 and self._last_raw is not None:
             self._report("ordinalRepeated", ordinal=own)
         elif own < expected:
@@ -163,11 +170,17 @@ class LineChecks:
                 self._foreign = (start, self.lines)
         else:
             self._checked = True
-            if not result:
+            if not result and self._begins_copy(content):
+                result = None
+            elif not result:
                 self._break(content, older)
             self._end_foreign_run()
         self._links = (chain_link(content), newest)
         return result
+
+    def _begins_copy(self, content: bytes) -> bool:
+        """Whether a line is the first one of another file, or of a part of one, that was copied here line by line."""
+        return bool(verify_check(b"", content)) or (self._copied and self.lines == 2)
 
     def _break(self, content: bytes, older: bytes) -> None:
         if self._foreign is not None:
@@ -190,23 +203,13 @@ class LineChecks:
             self._add(finding("foreignLines", self.rollout_id, first, None, detail))
 
 
-def _has_half_character(line: bytes) -> bool:
-    """Whether an escape for half a character stands alone. Escaped backslashes may look like one; then it is none."""
-    lower = line.lower()
-    at = 0
-    while (at := lower.find(b"\\u", at)) >= 0:
-        slashes = at - len(lower[:at].rstrip(b"\\"))
-        code = lower[at + 2 : at + 6]
-        if slashes % 2 == 0 and code[:1] == b"d" and code[1:2] in (b"8", b"9", b"a", b"b"):
-            pair = lower[at + 6 : at + _PAIR_BYTES]
-            if not (pair[:3] == b"\\ud" and pair[3:4] in (b"c", b"d", b"e", b"f")):
-                return True
-            at += _PAIR_BYTES
-        elif slashes % 2 == 0 and code[:1] == b"d" and code[1:2] in (b"c", b"d", b"e", b"f"):
-            return True
-        else:
-            at += 2
-    return False
+def lost_from(value: Mapping[str, Any]) -> int | None:
+    """The first of the numbers that a repair found missing; None for any record but a repair's note of a loss."""
+    payload = value.get("payload")
+    if value.get("type") != LOST_RECORDS or not isinstance(payload, dict):
+        return None
+    first = payload.get("from")
+    return first if type(first) is int else None
 
 
 def is_header(record: Record) -> bool:

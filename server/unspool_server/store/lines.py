@@ -42,7 +42,7 @@ def parse_line(line: bytes) -> ParsedLine:
     """
     raw = line.strip(b" \t\r\0")
     if not raw:
-        return ParsedLine(fault="invalidJson", detail="zero bytes") if b"\0" in line else _BLANK
+        return ParsedLine(fault="zeroBytes") if b"\0" in line else _BLANK
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError:
@@ -57,12 +57,24 @@ def _one_object(value: Any, raw: bytes) -> ParsedLine:
 
 
 def _parse_refused(raw: bytes) -> ParsedLine:
-    """What orjson refuses: lone surrogates, a byte order mark, glued records, or real damage."""
+    """What orjson refuses: lone surrogates, a byte order mark, glued records, bytes that are no UTF-8, or worse."""
     raw = raw.removeprefix(BOM)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
+        return _parse_mended(raw, error)
+    return _parse_text(text)
+
+
+def _parse_mended(raw: bytes, error: UnicodeDecodeError) -> ParsedLine:
+    """A record some of whose text is no UTF-8 is still a record; each bad place shows as U+FFFD."""
+    parsed = _parse_text(raw.decode(errors="replace"))
+    if len(parsed.objects) != 1:
         return ParsedLine(fault="invalidUtf8", detail=error.reason)
+    return ParsedLine(((parsed.objects[0][0], raw),), "mendedUtf8", error.reason)
+
+
+def _parse_text(text: str) -> ParsedLine:
     objects: list[tuple[Mapping[str, Any], bytes]] = []
     at = 0
     try:
@@ -96,6 +108,17 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_surrogates(key): _without_surrogates(part) for key, part in value.items()}
     return value
+
+
+def holds_half_character(line: bytes) -> bool:
+    """Whether a readable line holds an escape for half a character: the strict reader refuses nothing else in it."""
+    if b"\\u" not in line:
+        return False
+    try:
+        orjson.loads(line.strip(b" \t\r\0").removeprefix(BOM))
+    except orjson.JSONDecodeError:
+        return True
+    return False
 
 
 def line_ordinal(value: Mapping[str, Any]) -> int | None:
@@ -204,6 +227,19 @@ def verify_check(previous: bytes, line: bytes) -> bool | None:
     if not found:
         return None
     return _check_value(previous, line[:-_CHECK_LENGTH]) == found.group(1)
+
+
+def resealed(previous: bytes, line: bytes) -> bytes:
+    """A line with its check value made to fit what now stands before it; a line without one is left as it is.
+
+    Args:
+        previous: `chain_link` of the line before it.
+    """
+    found = _CHECK_SUFFIX.search(line[-_CHECK_LENGTH:])
+    if not found:
+        return line
+    body = line[:-_CHECK_LENGTH]
+    return b'%b%b%b"}' % (body, _CHECK_MARK, _check_value(previous, body))
 
 
 def line_digest(line: bytes) -> str:

@@ -12,7 +12,7 @@ from unspool_protocol.log import LineFault, Record
 
 from .blocks import Bytes, RawLine, count_lines, lines_backward, lines_forward
 from .contract import ReadReport
-from .lines import line_ordinal, parse_line, record_of
+from .lines import ParsedLine, line_ordinal, parse_line, record_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ async def records_forward(
             parsed = parse_line(line.content)
             source.data.stats.lines_parsed += 1
             if parsed.fault is not None:
-                source.fault(number, "tornTail" if _torn(line, parsed.objects) else parsed.fault, parsed.detail)
+                source.fault(number, _fault_code(line, parsed), parsed.detail)
             for value, raw in parsed.objects:
                 ordinal = number if source.legacy else line_ordinal(value)
                 if ordinal is None:
@@ -76,8 +76,11 @@ async def records_forward(
                 yield Placed(record_of(value, raw, source.rollout_id, ordinal), line.start, line.end)
 
 
-def _torn(line: RawLine, objects: tuple[tuple[Mapping[str, Any], bytes], ...]) -> bool:
-    return not line.terminated and not objects
+def _fault_code(line: RawLine, parsed: ParsedLine) -> str:
+    """A last line that holds no record was cut off while it was written, unless a power cut left zeros there."""
+    if parsed.objects or line.terminated or parsed.fault == "zeroBytes":
+        return parsed.fault or ""
+    return "tornTail"
 
 
 def records_backward(source: Source, *, end: int | None = None) -> AsyncGenerator[Placed, None]:
@@ -96,7 +99,7 @@ async def _legacy_backward(source: Source, end: int | None) -> AsyncGenerator[Pl
             parsed = parse_line(line.content)
             data.stats.lines_parsed += 1
             if parsed.fault is not None:
-                source.fault(index, "tornTail" if _torn(line, parsed.objects) else parsed.fault, parsed.detail)
+                source.fault(index, _fault_code(line, parsed), parsed.detail)
             for value, raw in reversed(parsed.objects):
                 yield Placed(record_of(value, raw, source.rollout_id, index), line.start, line.end)
 
@@ -134,7 +137,7 @@ async def _paginated_backward(source: Source, end: int | None) -> AsyncGenerator
                 yield Placed(record_of(value, raw, source.rollout_id, ordinal), line.start, line.end)
             # Behind the line's records on this way: the fault is numbered like the first of them.
             if parsed.fault is not None:
-                held.append(_Held("tornTail" if _torn(line, parsed.objects) else parsed.fault, parsed.detail))
+                held.append(_Held(_fault_code(line, parsed), parsed.detail))
     for placed in _number(source, held, source.first_ordinal):
         yield placed
 

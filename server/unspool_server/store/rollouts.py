@@ -3,7 +3,7 @@
 Media differ in their `Shelf` only: see `local.py` and `memory.py`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -268,6 +268,10 @@ class RolloutStore:
         """Check every rollout of a thread and what it inherits; see the contract."""
         await LogVerifier(self, found, on_record).thread(thread_id)
 
+    async def mentions(self, rollout_id: str, text: bytes) -> bool:
+        """Whether a line of the chain holds these bytes."""
+        return await self._chain.mentions(rollout_id, text)
+
     async def archive(self, thread_id: str) -> None:
         """Move all rollouts of an unloaded thread to the archive."""
         await undisturbed(self._move(thread_id, archived=True))
@@ -304,24 +308,34 @@ class RolloutStore:
             raise LogMissing(thread_id)
         return entries
 
-    async def delete(self, thread_id: str) -> None:
-        """Remove all rollouts of an unloaded thread."""
-        await undisturbed(self._delete(thread_id))
+    async def delete(self, thread_id: str, *, before: Sequence[str] = (), released: Collection[str] = ()) -> None:
+        """Remove all rollouts of an unloaded thread; see the contract."""
+        await undisturbed(self._delete([*before, thread_id], frozenset(released)))
 
-    async def _delete(self, thread_id: str) -> None:
-        entries = await self._unloaded(thread_id)
-        lease = await self._lease(thread_id)
+    async def _delete(self, thread_ids: Sequence[str], released: frozenset[str]) -> None:
+        entries = [await self._unloaded(one) for one in thread_ids]
+        leases: list[Lease] = []
         try:
-            if dependents := await self.dependents(thread_id):
-                raise DependentThreads(thread_id, dependents)
-            for entry in reversed(entries):
-                try:
-                    await self._shelf.run(lambda entry=entry: self._shelf.remove(entry))  # type: ignore[misc]
-                except OSError as error:
-                    raise WriteFailed(error.strerror or str(error)) from error
-                self._index.drop([entry])
+            for one in thread_ids:
+                leases.append(await self._lease(one))
+            for one in thread_ids:
+                dependents = set(await self.dependents(one)) - released - set(thread_ids)
+                if dependents:
+                    raise DependentThreads(one, sorted(dependents))
+            for own in entries:
+                await self._remove(own)
         finally:
-            await self._shelf.run(lease.release)
+            for lease in leases:
+                await self._shelf.run(lease.release)
+
+    async def _remove(self, entries: Sequence[Entry]) -> None:
+        """Newest first, so that a thread whose removal is cut short still opens."""
+        for entry in reversed(entries):
+            try:
+                await self._shelf.run(lambda entry=entry: self._shelf.remove(entry))  # type: ignore[misc]
+            except OSError as error:
+                raise WriteFailed(error.strerror or str(error)) from error
+            self._index.drop([entry])
 
     async def dependents(self, thread_id: str) -> list[str]:
         """Ids of other threads whose history begins in a rollout of this one."""

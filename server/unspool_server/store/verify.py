@@ -200,7 +200,7 @@ class FileWalk:
         border = self._data.limit
         if end is not None:
             border = await cut(Source(self._rollout_id, self._data, legacy, first), end, None)
-        checks = LineChecks(self._rollout_id, legacy=legacy, first_ordinal=first, add=found.add)
+        checks = LineChecks(self._rollout_id, legacy=legacy, first_ordinal=first, add=found.add, copied=is_copy(info))
         reached = first
         async with aclosing(lines_forward(self._data)) as lines:
             async for line in lines:
@@ -231,8 +231,14 @@ class FileWalk:
                 self._found.add(finding("headerNotFirst", self._rollout_id, checks.lines, record.ordinal))
             if info is not None and own != info.thread_id:
                 self._found.add(finding("headerOtherThread", self._rollout_id, checks.lines, record.ordinal))
-        elif info is not None and own == info.thread_id:
+        elif info is not None and own == info.thread_id and not is_copy(info):
             self._found.add(finding("extraHeader", self._rollout_id, checks.lines, record.ordinal))
+
+
+def is_copy(info: RolloutInfo | None) -> bool:
+    """Whether a thread got this file as a copy of what it inherited, older headers of its own included."""
+    ours = info.header.extra.get("unspool") if info is not None and info.header is not None else None
+    return isinstance(ours, dict) and isinstance(ours.get("copied"), list)
 
 
 async def looks_legacy(data: Bytes) -> bool:
@@ -267,5 +273,3 @@ def _hint(info: RolloutInfo) -> int | None:
     base = info.header.payload.get("history_base") if info.header else None
     offset = base.get("end_byte_offset") if isinstance(base, dict) else None
     return offset if type(offset) is int else None
-
-

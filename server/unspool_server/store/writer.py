@@ -17,7 +17,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Record
 
 from ..errors import LogConflict, StoreClosed, WriteFailed
 from .contract import ReadStats, RolloutInfo
-from .lines import EncodedRecord, chain_link, encode_record, parse_line, record_of, seal_line
+from .lines import EncodedRecord, chain_link, encode_record, line_ordinal, parse_line, record_of, seal_line
 from .log_start import LogStart
 from .names import Entry
 from .shelf import Lease, Shelf
@@ -239,16 +239,19 @@ class RolloutLog:
         timestamp = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
         legacy = self._info.mode is HistoryMode.LEGACY
         link, records = self._link, []
-        for ordinal, (record, parts) in enumerate(encoded, self._next):
-            raw = seal_line(parts, timestamp=timestamp, ordinal=None if legacy else ordinal, previous=link)
+        ordinal = self._next
+        for record, parts in encoded:
+            time = record.timestamp or timestamp
+            raw = seal_line(parts, timestamp=time, ordinal=None if legacy else ordinal, previous=link)
             link = chain_link(raw)
-            records.append(_as_read(record, raw, self._info.rollout_id, ordinal))
+            records.append(_as_read(record, raw, self._info.rollout_id, ordinal, own=not legacy))
+            ordinal = records[-1].ordinal + 1
         return records, link
 
     def _accept(self, encoded: Sequence[tuple[NewRecord, EncodedRecord]]) -> list[Record]:
         records, self._link = self._seal(encoded)
         self._pending.extend(records)
-        self._next += len(records)
+        self._next = records[-1].ordinal + 1 if records else self._next
         return records
 
     async def _barrier_command(self, op: _Op) -> None:
@@ -317,7 +320,7 @@ class RolloutLog:
             await self._shelf.run(lambda: self._tail.withdraw(content, before))
             raise
         self._stats.bytes_written += len(content)
-        self._next += len(unit)
+        self._next = unit[-1].ordinal + 1
         self._link = chain_link(unit[-1].raw)
 
     async def _attempt_twice(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -368,9 +371,14 @@ class RolloutLog:
         self._stats.bytes_written += size
 
 
-def _as_read(new: NewRecord, raw: bytes, rollout_id: str, ordinal: int) -> Record:
-    """The record as any later reader will see it, so that memory and log cannot differ."""
+def _as_read(new: NewRecord, raw: bytes, rollout_id: str, ordinal: int, *, own: bool) -> Record:
+    """The record as any later reader will see it, so that memory and log cannot differ.
+
+    Args:
+        own: The log's lines tell their ordinals, so a copied line keeps the one that it brings along.
+    """
     objects = parse_line(raw).objects
     if len(objects) == 1:
-        return record_of(objects[0][0], raw, rollout_id, ordinal)
+        told = line_ordinal(objects[0][0]) if own else None
+        return record_of(objects[0][0], raw, rollout_id, ordinal if told is None else told)
     return Record(rollout_id, ordinal, new.type, new.payload, metadata=new.metadata, raw=raw)

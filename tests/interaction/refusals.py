@@ -1,0 +1,145 @@
+"""What each method refuses (`wire` §6): method, parameters, text and reason.
+
+Names in capitals stand for threads in a certain state, as `test_methods.World` has them. A text that ends in a blank is
+the beginning of the whole one; an empty one is not looked at.
+"""
+
+from typing import Any
+
+ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "put in"}]}
+Row = tuple[str, dict[str, Any], str, str]
+NF, NR, NL = "thread not found: UNKNOWN", "no rollout found for thread id UNKNOWN", "thread not loaded: UNKNOWN"
+BAD_ID = "invalid thread id: "
+
+REFUSALS: list[Row] = [
+    (
+        "thread/start",
+        {"modelProvider": "x"},
+        "failed to load configuration: Model provider `x` not found",
+        "unknownProvider",
+    ),
+    ("turn/start", {"threadId": "UNKNOWN", "input": []}, NF, "threadNotFound"),
+    ("turn/start", {"threadId": "UNLOADED", "input": []}, "thread not found: UNLOADED", "threadNotFound"),
+    ("turn/start", {"threadId": "ARCHIVED", "input": []}, "thread not found: ARCHIVED", "threadNotFound"),
+    ("turn/start", {"threadId": "nope", "input": []}, BAD_ID, "invalidParams"),
+    ("turn/steer", {"threadId": "UNKNOWN", "expectedTurnId": "TURN", "input": []}, NF, "threadNotFound"),
+    (
+        "turn/steer",
+        {"threadId": "PLAIN", "expectedTurnId": "TURN", "input": []},
+        "no active turn to steer",
+        "noActiveTurn",
+    ),
+    ("turn/interrupt", {"threadId": "UNKNOWN", "turnId": "TURN"}, NF, "threadNotFound"),
+    ("turn/interrupt", {"threadId": "PLAIN", "turnId": "TURN"}, "no active turn to interrupt", "noActiveTurn"),
+    ("thread/resume", {"threadId": "UNKNOWN"}, NR, "noRollout"),
+    ("thread/resume", {"threadId": "nope"}, "invalid session id: ", "invalidParams"),
+    (
+        "thread/resume",
+        {"threadId": "ARCHIVED"},
+        "session ARCHIVED is archived. Run `codex unarchive ARCHIVED` to unarchive it first.",
+        "archived",
+    ),
+    (
+        "thread/resume",
+        {"threadId": "UNLOADED", "modelProvider": "x"},
+        "failed to load configuration: Model provider `x` not found",
+        "unknownProvider",
+    ),
+    ("thread/fork", {"threadId": "UNKNOWN"}, NR, "noRollout"),
+    ("thread/fork", {"threadId": "UNUSED"}, "no rollout found for thread id UNUSED", "noRollout"),
+    ("thread/fork", {"threadId": "EPHEMERAL"}, "no rollout found for thread id EPHEMERAL", "noRollout"),
+    ("thread/fork", {"threadId": "PLAIN", "lastTurnId": "nope"}, "turn not found: nope", "turnNotFound"),
+    ("thread/fork", {"threadId": "PLAIN", "beforeTurnId": "nope"}, "turn not found: nope", "turnNotFound"),
+    ("thread/fork", {"threadId": "UNLOADED", "beforeTurnId": "nope"}, "turn not found: nope", "turnNotFound"),
+    ("thread/fork", {"threadId": "PLAIN", "lastTurnId": "TURN", "beforeTurnId": "TURN"}, "", "invalidParams"),
+    (
+        "thread/fork",
+        {"threadId": "PLAIN", "ephemeral": True},
+        "ephemeral paginated thread/fork requires `excludeTurns: true`",
+        "invalidRequest",
+    ),
+    ("thread/read", {"threadId": "UNKNOWN"}, NL, "threadNotFound"),
+    ("thread/read", {"threadId": "nope"}, BAD_ID, "invalidParams"),
+    (
+        "thread/read",
+        {"threadId": "EPHEMERAL", "includeTurns": True},
+        "ephemeral threads do not support includeTurns",
+        "unsupported",
+    ),
+    ("thread/turns/list", {"threadId": "UNKNOWN"}, NL, "threadNotFound"),
+    ("thread/turns/list", {"threadId": "PLAIN", "cursor": "x"}, "invalid cursor: x", "cursorInvalid"),
+    (
+        "thread/turns/list",
+        {"threadId": "EPHEMERAL"},
+        "ephemeral threads do not support thread/turns/list",
+        "unsupported",
+    ),
+    ("thread/items/list", {"threadId": "UNKNOWN"}, NL, "threadNotFound"),
+    ("thread/items/list", {"threadId": "PLAIN", "cursor": "x"}, "invalid cursor: x", "cursorInvalid"),
+    ("thread/items/list", {"threadId": "LEGACY"}, "thread/items/list is not supported yet", "unsupported"),
+    ("thread/list", {"cursor": "x"}, "invalid cursor: x", "cursorInvalid"),
+    ("thread/loaded/list", {"cursor": "x"}, "invalid cursor: x", "cursorInvalid"),
+    ("thread/name/set", {"threadId": "PLAIN", "name": "  "}, "thread name must not be empty", "invalidParams"),
+    ("thread/name/set", {"threadId": "UNKNOWN", "name": "n"}, NR, "noRollout"),
+    (
+        "thread/name/set",
+        {"threadId": "EPHEMERAL", "name": "n"},
+        "ephemeral thread does not support metadata updates: EPHEMERAL",
+        "unsupported",
+    ),
+    ("thread/archive", {"threadId": "UNKNOWN"}, NR, "noRollout"),
+    ("thread/archive", {"threadId": "ARCHIVED"}, "no rollout found for thread id ARCHIVED", "noRollout"),
+    ("thread/archive", {"threadId": "EPHEMERAL"}, "no rollout found for thread id EPHEMERAL", "noRollout"),
+    ("thread/unarchive", {"threadId": "UNKNOWN"}, "no archived rollout found for thread id UNKNOWN", "threadNotFound"),
+    ("thread/unarchive", {"threadId": "PLAIN"}, "no archived rollout found for thread id PLAIN", "threadNotFound"),
+    ("thread/delete", {"threadId": "UNKNOWN"}, NR, "noRollout"),
+    ("thread/delete", {"threadId": "EPHEMERAL"}, "no rollout found for thread id EPHEMERAL", "noRollout"),
+    (
+        "thread/delete",
+        {"threadId": "PARENT"},
+        "cannot delete thread PARENT: forked history still references it",
+        "dependentThreads",
+    ),
+    ("thread/compact/start", {"threadId": "UNKNOWN"}, NF, "threadNotFound"),
+    ("thread/compact", {"threadId": "UNKNOWN", "summary": "S"}, NF, "threadNotFound"),
+    ("thread/revert", {"threadId": "UNKNOWN", "beforeTurnId": "TURN"}, NF, "threadNotFound"),
+    ("thread/revert", {"threadId": "PLAIN", "beforeTurnId": "nope"}, "turn not found: nope", "turnNotFound"),
+    (
+        "thread/revert",
+        {"threadId": "LEGACY", "beforeTurnId": "TURN"},
+        "thread/revert only supports paginated threads",
+        "unsupported",
+    ),
+    (
+        "thread/revert",
+        {"threadId": "EPHEMERAL", "beforeTurnId": "TURN"},
+        "thread/revert only supports paginated threads",
+        "unsupported",
+    ),
+    ("thread/rollback", {"threadId": "UNKNOWN", "numTurns": 1}, NF, "threadNotFound"),
+    (
+        "thread/rollback",
+        {"threadId": "UNUSED", "numTurns": 1},
+        "no rollout found for thread id UNUSED",
+        "notMaterialized",
+    ),
+    ("thread/rollback/undo", {"threadId": "UNKNOWN"}, NF, "threadNotFound"),
+    ("thread/rollback/undo", {"threadId": "PLAIN"}, "there is no rollback to undo", "nothingToUndo"),
+    ("thread/rollback/undo", {"threadId": "LEGACY"}, "there is no rollback to undo", "nothingToUndo"),
+    ("thread/inject_items", {"threadId": "UNKNOWN", "items": [ITEM]}, NF, "threadNotFound"),
+    ("thread/inject_items", {"threadId": "PLAIN", "items": []}, "items must not be empty", "invalidParams"),
+    (
+        "thread/inject_items",
+        {"threadId": "PLAIN", "items": [5]},
+        "items[0] is not a valid response item: ",
+        "invalidParams",
+    ),
+    ("thread/settings/update", {"threadId": "UNKNOWN"}, NF, "threadNotFound"),
+    ("thread/goal/get", {"threadId": "UNKNOWN"}, NF, "threadNotFound"),
+    ("thread/backgroundTerminals/list", {"threadId": "UNKNOWN"}, NF, "threadNotFound"),
+    ("thread/unsubscribe", {"threadId": "nope"}, BAD_ID, "invalidParams"),
+    ("model/list", {"modelProvider": "x"}, "Model provider `x` not found", "unknownProvider"),
+    ("model/list", {"cursor": "x"}, "invalid cursor: x", "cursorInvalid"),
+    ("no/such", {}, "Invalid request: unknown variant `no/such`, expected one of ", "unknownMethod"),
+    ("initialize", {"clientInfo": {"name": "n", "version": "1"}}, "Already initialized", "alreadyInitialized"),
+]
