@@ -18,6 +18,7 @@ from unspool_protocol import envelope
 from unspool_protocol import reference_words as words
 from unspool_protocol.base import WireModel
 from unspool_protocol.errors import ErrorCode
+from unspool_protocol.finding_words import MEANINGS
 from unspool_protocol.methods import EXPERIMENTAL_FIELDS, METHODS, Method
 from unspool_protocol.notifications import NOTIFICATIONS, NotificationKind
 from unspool_protocol.reference_types import (
@@ -63,7 +64,7 @@ class _Manual:
             parts += [f"### `{request.name}`\n", f"{_said(summary(request.params), request.name)}\n"]
             parts += [*self._table(request.params), f"Answer: {summary(request.response)}\n"]
             parts += self._table(request.response)
-        parts += [words.ERRORS, *_error_tables(), "## Objects\n"]
+        parts += [words.ERRORS, *_error_tables(), words.FINDINGS, _finding_table(), "## Objects\n"]
         for name in sorted(self._objects()):
             parts += self._object(name)
         return "\n".join(parts)
@@ -167,6 +168,13 @@ def _shapes(*roots: type[Any]) -> Iterator[type[Any]]:
             if kind.__module__.startswith(f"{WireModel.__module__.partition('.')[0]}."):
                 yield kind
             yield from _shapes(kind)
+
+
+def _finding_table() -> str:
+    rows = [
+        (f"`{code}`", one.severity.value, one.what, one.lost or "", one.still_works) for code, one in MEANINGS.items()
+    ]
+    return _markdown_table(("code", "severity", "what is wrong", "what is lost", "what still works"), rows)
 
 
 def _error_tables() -> Iterator[str]:

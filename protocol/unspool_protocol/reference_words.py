@@ -132,6 +132,7 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
         "writeFailed",
     ),
     "thread/rollback/undo": ("threadNotFound", "activeTurn", "nothingToUndo", "conflict", "writeFailed"),
+    "thread/verify": ("noRollout", "notMaterialized"),
     "thread/audit": ("threadNotFound", "rolloutNotFound", "cursorInvalid", "corrupt"),
     "thread/branches": ("threadNotFound",),
     "thread/lineage": ("threadNotFound", "noRollout", "cursorInvalid"),
@@ -152,7 +153,13 @@ does not know the additions is not affected by them. JSON Schema of everything h
 written by `unspool schema --out DIR`.
 
 Contents: [Envelope](#envelope) · [Methods](#methods) · [Notifications](#notifications) ·
-[Server requests](#server-requests) · [Errors](#errors) · [Objects](#objects)
+[Server requests](#server-requests) · [Errors](#errors) · [Findings](#findings) · [Objects](#objects)
+"""
+
+FINDINGS = """\
+## Findings
+
+Codes of `thread/verify`, and of the `warning` notifications of a log that is less than perfect.
 """
 
 ENVELOPE = """\

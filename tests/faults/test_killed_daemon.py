@@ -59,8 +59,7 @@ class Work:
         await self._change(daemon, after, "thread/rollback", numTurns=1)
 
     async def undo(self, daemon: DaemonProcess) -> None:
-        # A legacy log keeps what came after a rollback for an undo of its own.
-        if self.now.undo is None or (self.now.mode == "legacy" and len(self.now.turns) != self.now.cut_at):
+        if self.now.undo is None:
             return
         after = replace(self.now)
         after.bring_back()

@@ -37,7 +37,7 @@ class Past:
 class ModelThread:
     """One thread as its user knows it.
 
-    `undo` is what an undo would bring back; `vague` is set where a legacy log leaves that to its markers.
+    `undo` is what an undo would bring back; `vague` is set where it came with the copied log of a source.
     """
 
     id: str
@@ -46,7 +46,6 @@ class ModelThread:
     turns: Turns = ()
     first: tuple[str, ...] = ()
     undo: Past | None = None
-    cut_at: int = 0
     vague: bool = False
     written: bool = False
     archived: bool = False
@@ -100,7 +99,6 @@ class ModelThread:
         """Only the first `count` turns stay; an undo brings the others back."""
         self.undo = Past(self.turns, self.undo)
         self.turns = self.turns[:count]
-        self.cut_at = count
 
     def rollback(self, number: int) -> None:
         """The newest `number` counted turns go, with uncounted ones behind or between them."""
@@ -113,8 +111,4 @@ class ModelThread:
     def bring_back(self) -> None:
         """Undo the newest cut; turns made since then are out of sight again."""
         assert self.undo is not None
-        # A legacy log removes them with a marker of their own, which is then the newest thing to undo.
-        if self.mode == "legacy" and len(self.turns) > self.cut_at:
-            self.vague = True
         self.turns, self.undo = self.undo.turns, self.undo.before
-        self.cut_at = 0

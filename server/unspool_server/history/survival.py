@@ -74,17 +74,32 @@ def _replay(records: Sequence[Record]) -> tuple[ReplayedHistory, list[Fate]]:
         if item is not None:
             history.append(item, index)
             continue
-        cut = _cut_by(history, index, record)
+        cut = _cut_by(records, history, index, record)
         if cut is not None:
             _put_out(records, fates, cut, index)
     return history, fates
 
 
-def _cut_by(history: ReplayedHistory, index: int, record: Record) -> int | None:
+def _cut_turns(records: Sequence[Record], history: ReplayedHistory, turns: int) -> int | None:
+    """Apply a marker; returns where the turns that clients lose begin.
+
+    Context that the model loses with a turn may stand in the turn before, as the marker of an interruption does; that
+    turn stays whole for clients.
+    """
+    boundaries = [entry.source for entry in history.entries if entry.boundary]
+    cut = history.drop_last(turns)
+    if cut is None:
+        return None
+    first = boundaries[-min(turns, len(boundaries))]
+    ends = [index for index in range(cut, first) if records[index].event in ("task_complete", "turn_aborted")]
+    return ends[-1] + 1 if ends else cut
+
+
+def _cut_by(records: Sequence[Record], history: ReplayedHistory, index: int, record: Record) -> int | None:
     """Apply a record that is no item to the history; returns the index of the first record whose item went."""
     turns = rolled_back_turns(record)
     if turns:
-        return history.drop_last(turns)
+        return _cut_turns(records, history, turns)
     checkpoint = checkpoint_of(record)
     if checkpoint is None:
         return None

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from unspool_protocol.log import HistoryMode, Record, RecordType
 
+from unspool_server.history.checkpoints import rolled_back_turns
 from unspool_server.history.reconstruct import reconstruct
 from unspool_server.history.settings import EffectiveSettings, effective_settings
 from unspool_server.history.state import Reconstruction
@@ -75,6 +76,8 @@ class LiveHistory:
         if "resume_metadata" not in self._records[index].payload:
             return
         kept = self._records[index:]
+        if any(rolled_back_turns(record) for record in kept):
+            return  # a legacy marker may have removed the checkpoint's own turn
         if effective_settings([self.header, *kept]) == self.settings:
             self._records = kept
 

@@ -37,7 +37,7 @@ from unspool_server.sessions.records import (
 from unspool_server.sessions.sampling import Sampling
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
-from unspool_server.sessions.usage import over_limit, response_over_limit
+from unspool_server.sessions.usage import full_window_record, over_limit, response_over_limit
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools import OpenCall
@@ -111,7 +111,8 @@ class Turn:
             await self.session.step(self.begin)
             await self._work()
         except ModelError as error:
-            await self.session.step(partial(self._fail, error.message, error.info))
+            full = isinstance(error, ContextLengthExceeded)
+            await self.session.step(partial(self._fail, error.message, error.info, window_full=full))
         except WriteFailed:
             await self.session.step(partial(self._fail, "the log could not be written; nothing was changed", "other"))
         except Exception:
@@ -208,21 +209,26 @@ class Turn:
         return over_limit(self.session)
 
     async def _sample(self) -> None:
-        """One request to the model; a steer may cut it short (`wire` §6, turn/steer)."""
+        """One request to the model; a steer may cut it short (`wire` §6, turn/steer).
+
+        Calls that were finished before a stream broke are run all the same, so that history has their outputs (07 §9).
+        """
         sampling = Sampling(self)
         self.sampling = sampling
         try:
             await sampling.run()
+        except ModelError:
+            self.sampling = None
+            await tools.run_calls(self)
+            raise
         finally:
             self.sampling = None
 
     async def _go_on(self) -> bool:
         """After a round: take in steered input, go on after tool outputs, or finish. One step, so no input is lost."""
-        again = bool(self.calls)
+        again = bool(self.calls or self.pending)
         self.calls.clear()
-        while self.pending:
-            again = True
-            await self.record_message(self.pending.popleft())
+        await self._record_pending()
         if again:
             return True
         await self._complete()
@@ -250,11 +256,18 @@ class Turn:
     async def _complete(self) -> None:
         await self._end(task_complete(self.id, self.last_message, self._times()))
 
-    async def _fail(self, message: str, info: Any) -> None:
-        """End a failed turn; its user text and finished items stay (07 §9)."""
+    async def _fail(self, message: str, info: Any, *, window_full: bool = False) -> None:
+        """End a failed turn; its user text and finished items stay (07 §9).
+
+        Args:
+            window_full: The context was too long; the count then says so, and the next turn compacts first (07 §6.3).
+        """
         await self.begin()
         await self.record_input()
+        await self._record_pending()
         self.live.clear()
+        if window_full:
+            await self.session.record(full_window_record(self.session))
         error = {"message": message, "codex_error_info": info}
         self.session.failed = True
         self.session.turn = None
@@ -277,11 +290,15 @@ class Turn:
         await self.record_input()
         self.live.clear()
         await self.session.record(*tools.aborted_outputs(self))
-        while self.pending:
-            await self.record_message(self.pending.popleft())
+        await self._record_pending()
         if marker:
             await self.session.record(item_record(self.attributed(interruption_marker(f"msg_{new_id()}"), now_ms())))
         await self._end(turn_aborted(self.id, self._times()))
+
+    async def _record_pending(self) -> None:
+        """Steered input that no request has taken up yet is recorded all the same: it was accepted."""
+        while self.pending:
+            await self.record_message(self.pending.popleft())
 
     def _times(self) -> dict[str, Any]:
         return {

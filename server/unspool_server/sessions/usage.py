@@ -58,6 +58,13 @@ def token_count_record(session: "Session", total: Mapping[str, int], last: Mappi
     return NewRecord(RecordType.EVENT_MSG, {"type": "token_count", "info": info, "rate_limits": None})
 
 
+def full_window_record(session: "Session") -> NewRecord:
+    """The count after a request that did not fit: the last usage is the whole window (07 §6.3)."""
+    total = thread_total(session)
+    last = {**dict.fromkeys(total, 0), "total_tokens": session.env.config.context_window}
+    return token_count_record(session, total, last)
+
+
 def usage_fields(usage: Usage) -> dict[str, int]:
     """A response's usage in the log's spelling."""
     return {name: getattr(usage, name, 0) for name in _FIELDS}

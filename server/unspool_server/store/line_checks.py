@@ -4,7 +4,6 @@ Keeps a few values of the line before and nothing else. What records mean is jud
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,20 +14,6 @@ from unspool_protocol.records import LOST_RECORDS
 
 from .blocks import RawLine
 from .lines import BOM, chain_link, holds_half_character, line_ordinal, parse_line, record_of, verify_check
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedLine:
-    """What a line brought: its records, with the numbers that readers give them, and whether its bytes may be copied.
-
-    Attributes:
-        sound: The line is exactly one record, its check value fits (or it has none), and it repeats nothing.
-        check: Whether the check value fits; None for a line without one.
-    """
-
-    records: tuple[Record, ...]
-    sound: bool
-    check: bool | None
 
 
 class LineChecks:
@@ -63,24 +48,23 @@ class LineChecks:
         self._bad_since_record = 0
         self._broken_here = False
 
-    def feed(self, line: RawLine) -> CheckedLine:
-        """Check the next line."""
+    def feed(self, line: RawLine) -> tuple[Record, ...]:
+        """Check the next line; returns its records with the numbers that readers give them."""
         self.lines += 1
-        check = self._chain(line.content)
+        self._chain(line.content)
         self._bytes(line)
         parsed = parse_line(line.content)
         if parsed.fault is not None:
             self._fault(line, parsed.fault, parsed.detail, bool(parsed.objects))
+        elif parsed.objects and holds_half_character(line.content):
+            self._report("halfCharacter")
         records = tuple(
             record for value, raw in parsed.objects if (record := self._record(value, raw, line.content)) is not None
         )
         self._last_line = line.content if parsed.objects else None
-        elif parsed.objects and holds_half_character(line.content):
-            self._report("halfCharacter")
         if not line.terminated and parsed.objects:
             self._report("noFinalNewline")
-        sound = parsed.fault is None and len(records) == 1 and check is not False
-        return CheckedLine(records, sound, check)
+        return records
 
     def finish(self) -> None:
         """Report what is known only at the end."""
@@ -157,11 +141,11 @@ class LineChecks:
 
     # -- check values --------------------------------------------------------------------------------------------------
 
-    def _chain(self, content: bytes) -> bool | None:
+    def _chain(self, content: bytes) -> None:
         """Verify the line's check value, before it is decoded; blank lines are no part of the chain."""
         self._broken_here = False
         if not content.strip():
-            return None
+            return
         newest, older = self._links
         result = verify_check(newest, content)
         if result is None:
@@ -176,7 +160,6 @@ class LineChecks:
                 self._break(content, older)
             self._end_foreign_run()
         self._links = (chain_link(content), newest)
-        return result
 
     def _begins_copy(self, content: bytes) -> bool:
         """Whether a line is the first one of another file, or of a part of one, that was copied here line by line."""

@@ -154,9 +154,8 @@ class Repair:
         self._put_header(header)
         async with aclosing(lines_forward(self._data)) as lines:
             async for line in lines:
-                checked = checks.feed(line)
-                glued = len(checked.records) > 1
-                for record in checked.records:
+                records = checks.feed(line)
+                for record in records:
                     if self._is_own_header(record):
                         if seen_header:
                             report.take(finding("extraHeader", record.rollout_id, checks.lines, record.ordinal))
@@ -164,7 +163,7 @@ class Repair:
                             report.header, report.needed = "moved", True
                         seen_header = True
                         continue
-                    self._copy(record, glued=glued)
+                    self._copy(record, glued=len(records) > 1)
         checks.finish()
         return report
 

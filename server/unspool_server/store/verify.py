@@ -204,7 +204,7 @@ class FileWalk:
         reached = first
         async with aclosing(lines_forward(self._data)) as lines:
             async for line in lines:
-                for record in checks.feed(line).records:
+                for record in checks.feed(line):
                     self._header(record, checks)
                     if line.start < border:
                         reached = max(reached, record.ordinal + 1)
