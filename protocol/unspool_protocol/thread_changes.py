@@ -118,44 +118,50 @@ class ThreadRevertResult(ThreadResult):
     items_backwards_cursor: str | None = None
 
 
-class ThreadCompactParams(ThreadIdParams):
+class TransformParams(ThreadIdParams):
+    """What our own transformations have in common.
+
+    Attributes:
+        interrupt: Interrupt a running turn first; without it a busy thread is refused.
+        exclude_turns: Leave `thread.turns` empty in the answer, which then costs nothing of the past; page instead.
+    """
+
+    interrupt: Flag = False
+    exclude_turns: Flag = False
+
+
+class ThreadCompactParams(TransformParams):
     """Addition `thread/compact`: put a caller's summary in place of the older history (04 §3.4).
 
     Attributes:
         summary: The text that stands for what is dropped.
         keep_last: How many of the newest boundaries stay, with all that follows them.
-        interrupt: Interrupt a running turn first; without it a busy thread is refused.
     """
 
     summary: str
     keep_last: Annotated[StrictInt, Field(ge=0)] = 0
-    interrupt: Flag = False
 
 
 class ThreadCompactResult(ThreadResult):
     """Addition: the thread after the compaction."""
 
 
-class ThreadRollbackParams(ThreadIdParams):
+class ThreadRollbackParams(TransformParams):
     """Addition `thread/rollback` (older versions of the reference have it): drop the newest turns.
 
     Attributes:
         num_turns: How many visible turns with a boundary go (DESIGN §5).
-        interrupt: Interrupt a running turn first; without it a busy thread is refused.
     """
 
     num_turns: Annotated[StrictInt, Field(ge=1)]
-    interrupt: Flag = False
 
 
 class ThreadRollbackResult(ThreadResult):
     """Addition: the thread with the turns that are left."""
 
 
-class ThreadRollbackUndoParams(ThreadIdParams):
+class ThreadRollbackUndoParams(TransformParams):
     """Addition `thread/rollback/undo`: bring back what the newest rollback dropped."""
-
-    interrupt: Flag = False
 
 
 class ThreadRollbackUndoResult(ThreadResult):

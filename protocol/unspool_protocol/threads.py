@@ -49,6 +49,7 @@ from unspool_protocol.thread_changes import (
     ThreadUnarchiveResult,
     ThreadUnsubscribeParams,
     ThreadUnsubscribeResult,
+    TransformParams,
 )
 from unspool_protocol.thread_object import (
     DynamicTool,
@@ -123,6 +124,7 @@ __all__ = [
     "ThreadUnsubscribeParams",
     "ThreadUnsubscribeResult",
     "ToolNamespace",
+    "TransformParams",
     "TurnsPage",
     "TurnsPageParams",
 ]

@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
-from unspool_protocol.base import Flag, WireModel
+from unspool_protocol.base import WireModel
 from unspool_protocol.positions import LogPosition
-from unspool_protocol.thread_changes import ThreadResult
+from unspool_protocol.thread_changes import ThreadResult, TransformParams
 
 
 class ThreadPosition(WireModel):
@@ -160,17 +160,14 @@ class ThreadDiffResult(WireModel):
     window: SettingChange | None = None
 
 
-class ThreadRestoreParams(WireModel):
+class ThreadRestoreParams(TransformParams):
     """Addition `thread/restore`: make an earlier point of any branch of the thread its present again.
 
     Attributes:
         at: The point; a rollout that was left by a rollback or a revert may be named.
-        interrupt: Interrupt a running turn first; without it a busy thread is refused.
     """
 
-    thread_id: str
     at: LogPosition
-    interrupt: Flag = False
 
 
 class ThreadRestoreResult(ThreadResult):

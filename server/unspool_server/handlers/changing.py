@@ -26,6 +26,7 @@ from unspool_protocol.threads import (
     ThreadRollbackUndoResult,
     ThreadSettingsUpdateParams,
     ThreadSettingsUpdateResult,
+    TransformParams,
 )
 from unspool_protocol.time_travel import ThreadRestoreParams, ThreadRestoreResult
 
@@ -63,7 +64,7 @@ async def thread_compact(ctx: RequestContext, params: ThreadCompactParams) -> Th
     async def change() -> list[ClientEvent]:
         return await compact_with_summary(session, params.summary, params.keep_last)
 
-    answer = await _transformed(ctx, session, change, interrupt=params.interrupt)
+    answer = await _transformed(ctx, session, change, params)
     return ThreadCompactResult(thread=answer)
 
 
@@ -72,7 +73,7 @@ async def thread_rollback(ctx: RequestContext, params: ThreadRollbackParams) -> 
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(rollback, session, params.num_turns)
     check = partial(newest_turns, session, params.num_turns)
-    answer = await _transformed(ctx, session, change, interrupt=params.interrupt, check=check)
+    answer = await _transformed(ctx, session, change, params, check=check)
     return ThreadRollbackResult(thread=answer)
 
 
@@ -80,27 +81,28 @@ async def thread_rollback_undo(ctx: RequestContext, params: ThreadRollbackUndoPa
     """Bring back what the newest rollback or revert took away. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(undo, session)
-    return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+    return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, params))
 
 
 async def thread_restore(ctx: RequestContext, params: ThreadRestoreParams) -> ThreadRestoreResult:
     """Make any earlier point of any branch the present again. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(restore, session, params.at)
-    return ThreadRestoreResult(thread=await _transformed(ctx, session, change, interrupt=params.interrupt))
+    return ThreadRestoreResult(thread=await _transformed(ctx, session, change, params))
 
 
 async def _transformed(
-    ctx: RequestContext, session: Session, change: Change, *, interrupt: bool, check: Check | None = None
+    ctx: RequestContext, session: Session, change: Change, params: TransformParams, *, check: Check | None = None
 ) -> Thread:
     """Run a transformation as one step. `check` refuses what must not cost a running turn its life."""
 
     async def step() -> tuple[list[ClientEvent], Thread]:
-        if check is not None and interrupt and session.turn is not None:
+        if check is not None and params.interrupt and session.turn is not None:
             await check()
-        await end_running(session, interrupt=interrupt)
+        await end_running(session, interrupt=params.interrupt)
         events = await change()
-        turns = await all_turns(Shelf(session.store, session.log.info, session))
+        shelf = Shelf(session.store, session.log.info, session)
+        turns = [] if params.exclude_turns else await all_turns(shelf)
         return events, live_thread(session, tuple(turns))
 
     changed = await session.answered_step(ctx.after, step, lambda result: _show(session, result[0]))
