@@ -7,6 +7,7 @@
     ├── StoreError                             disk or another writer
     │   ├── LogConflict(expected, actual) · LogCorrupt(path, line) · LogMissing · WriterHeld(holder)
     │   ├── WriteFailed(retryable) · StoreClosed · DependentThreads(thread_ids)
+    ├── ConfigError (config.py)                 a setting that cannot be used
     ├── PeerError / LocalProtocolError         a bad frame / an illegal move of ours
     └── ModelError(message, info)              the model service
         ├── ProviderUnavailable · ProviderRejected · StreamCut · ContextLengthExceeded
@@ -74,7 +75,7 @@ class UnknownMethod(RequestError):
 
 
 class ThreadNotFound(RequestError):
-    """The thread does not exist, is not loaded, or is not visible to this caller; the three are told apart by text only."""
+    """The thread does not exist, is not loaded, or is not visible to this caller; only texts tell them apart."""
 
     reason = "threadNotFound"
 

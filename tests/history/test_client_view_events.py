@@ -305,7 +305,8 @@ def test_a_rollback_on_a_legacy_thread_and_its_undo_are_told_and_change_the_turn
 
 
 def test_a_turn_that_was_cut_off_ends_at_one_cursor_whether_the_log_goes_on_or_not() -> None:
-    started = [Record("r", 0, "session_meta", {}), Record("r", 1, "event_msg", {"type": "task_started", "turn_id": "t1"})]
+    begun = Record("r", 1, "event_msg", {"type": "task_started", "turn_id": "t1"})
+    started = [Record("r", 0, "session_meta", {}), begun]
     going_on = Record("r", 2, "event_msg", {"type": "task_started", "turn_id": "t2"})
     stopped, continued = ClientView("th", HistoryMode.PAGINATED), ClientView("th", HistoryMode.PAGINATED)
     for record in started:
