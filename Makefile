@@ -27,14 +27,16 @@ types: $(READY) ## Check types of packages and tests
 test: lint types ## Check style, imports and types, then run the tests
 	$(BIN)/pytest -m "not bench" --ignore=tests/peer -n auto
 
-peer: $(READY) ## Let the real Codex resume our logs and ours resume its (UNSPOOL_PEER_CODEX, or codex on the PATH)
+peer: $(READY) ## Live random lives beside the real Codex and swap logs with it (UNSPOOL_PEER_CODEX, or codex on the PATH)
 	$(BIN)/pytest tests/peer -rs
 
 bench: $(READY) ## Run the timing runs (they never decide whether something is right)
 	$(BIN)/pytest -m bench tests/bench -s
 
-fuzz: $(READY) ## Run the property tests with many more examples
-	UNSPOOL_ALL_PREFIXES=1 $(BIN)/pytest -m "not bench" --hypothesis-profile=fuzz --hypothesis-show-statistics
+fuzz: $(READY) ## Live thousands of random thread lives (UNSPOOL_FUZZ_LIVES), then run the property tests with more examples
+	UNSPOOL_FUZZ_LIVES=$${UNSPOOL_FUZZ_LIVES:-2000} $(BIN)/pytest tests/state/test_lives.py -n auto
+	$(BIN)/pytest -m "hypothesis and not bench" --hypothesis-profile=fuzz -n auto
+	UNSPOOL_ALL_PREFIXES=1 $(BIN)/pytest tests/damage/test_prefixes.py tests/state/test_races.py --hypothesis-profile=fuzz -n auto
 
 demo: $(READY) ## Show the main job from start to end; no key needed
 	$(BIN)/unspool demo

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -24,6 +25,16 @@ Flag = Annotated[StrictBool, BeforeValidator(_false_for_null, json_schema_input_
 
 Limit = Annotated[StrictInt, Field(ge=0, le=2**32 - 1)]
 """How many entries a page may hold; 0 passes (`wire` §6)."""
+
+
+def _without_nul(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("a path cannot hold NUL")
+    return value
+
+
+PathText = Annotated[str, AfterValidator(_without_nul)]
+"""A path that a client gives; it need not exist, but a system call must be able to take it."""
 
 
 class WireModel(BaseModel):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictInt
 
 from unspool_protocol.base import ExtendedWireModel, Flag, Limit, WireModel
+from unspool_protocol.settings import SandboxPolicy
 from unspool_protocol.thread_object import ReadState, Thread, ThreadOverrides
 
 
@@ -214,6 +215,7 @@ class ThreadSettingsUpdateParams(ThreadOverrides):
     """`thread/settings/update`: settings for the turns to come."""
 
     thread_id: str
+    sandbox_policy: SandboxPolicy | None = None
     effort: str | None = None
     summary: str | None = None
 

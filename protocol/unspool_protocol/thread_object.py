@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Tag
 
-from unspool_protocol.base import ExtendedWireModel, OpenWireModel, WireModel
+from unspool_protocol.base import ExtendedWireModel, OpenWireModel, PathText, WireModel
 from unspool_protocol.settings import (
     IDLE,
     ActivePermissionProfile,
@@ -99,8 +99,8 @@ DynamicTool = Annotated[
 class ThreadOverrides(WireModel):
     """Settings that start, resume and fork accept alike; null or absent keeps what is configured or recorded."""
 
-    cwd: str | None = None
-    runtime_workspace_roots: tuple[str, ...] | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[PathText, ...] | None = None
     model: str | None = None
     model_provider: str | None = None
     service_tier: str | None = None

@@ -198,6 +198,8 @@ class ThreadResumeResult(ThreadSetup):
 class ThreadForkParams(ThreadOverrides):
     """`thread/fork`: the child's history ends with `last_turn_id`, or before `before_turn_id`.
 
+    Wherever it is cut, settings that the request does not name are those that the source has now.
+
     Additions: it ends `at` a position of any branch, never between a call and its output; and it begins so that the
     `last_n_boundaries` newest user messages and triggering agent messages are kept.
     """

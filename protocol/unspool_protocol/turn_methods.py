@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator
 
-from unspool_protocol.base import WireModel
+from unspool_protocol.base import PathText, WireModel
 from unspool_protocol.items import ImageInput, LocalImageInput, TextInput
 from unspool_protocol.settings import ApprovalPolicy, ApprovalsReviewer, CollaborationMode, SandboxPolicy
 from unspool_protocol.turns import Turn
@@ -22,8 +22,8 @@ class TurnStartParams(WireModel):
     model: str | None = None
     effort: str | None = None
     summary: str | None = None
-    cwd: str | None = None
-    runtime_workspace_roots: tuple[str, ...] | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[PathText, ...] | None = None
     approval_policy: ApprovalPolicy | None = None
     approvals_reviewer: ApprovalsReviewer | None = None
     sandbox_policy: SandboxPolicy | None = None

@@ -96,7 +96,8 @@ BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
     OFFLINE: ProviderConfig(name="Offline", wire_api="offline"),
     "openai": ProviderConfig(name="OpenAI", base_url="https://api.openai.com/v1", env_key="OPENAI_API_KEY"),
 }
-"""Usable without a table of their own; a table of the same name replaces them."""
+"""Usable without a table of their own. A table of the same name that has `base_url` or `wire_api` replaces them; one
+that has neither changes single keys."""
 
 
 class Config(ConfigModel):

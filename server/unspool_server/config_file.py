@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from unspool_server.config import (
+    BUILT_IN_PROVIDERS,
     FALLBACK_MODEL,
     OFFLINE,
     OFFLINE_MODEL,
@@ -224,12 +225,28 @@ def _set_dotted(raw: dict[str, Any], key: str, value: Any) -> None:
 
 def _validated(raw: Mapping[str, Any]) -> Config:
     try:
-        return Config.model_validate(raw)
+        return Config.model_validate(_on_built_ins(raw))
     except ValidationError as error:
         first = error.errors()[0]
         # A union adds the name of its branch, which is no part of the key.
         key = ".".join(str(part) for part in first["loc"] if isinstance(part, str) and "[" not in part)
         raise ConfigError(f"configuration key `{key}`: {first['msg']}", key=key) from error
+
+
+def _on_built_ins(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table of a built-in provider's name that does not say where the service is changes the built-in one.
+
+    `-c model_providers.offline.pace_s=0.1` must not send anything to a service.
+    """
+    tables = raw.get("model_providers")
+    if not isinstance(tables, Mapping):
+        return raw
+    whole = dict(tables)
+    for name, built_in in BUILT_IN_PROVIDERS.items():
+        table = tables.get(name)
+        if isinstance(table, Mapping) and not {"base_url", "wire_api"} & table.keys():
+            whole[name] = {**dict(built_in), **table}
+    return {**raw, "model_providers": whole}
 
 
 def _default_model(config: Config) -> str:

@@ -1,6 +1,7 @@
 """Message bytes to typed envelopes and back (`wire` §2). Pure; knows no method and no connection."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -156,7 +157,9 @@ def _loads_with_surrogates(raw: bytes | str) -> Any:
     """Read JSON that orjson refuses; what the standard library accepts beyond it are lone surrogates only."""
     try:
         text = raw if isinstance(raw, str) else raw.decode()
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except NotJson:
+        raise
     except RecursionError:
         raise NotJson("nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -165,6 +168,13 @@ def _loads_with_surrogates(raw: bytes | str) -> Any:
         raise NotJson(f"invalid UTF-8 at byte {error.start}") from None
     except ValueError:
         raise NotJson("a number is out of range") from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise NotJson("a number is out of range")
+    return value
 
 
 def _refuse_constant(name: str) -> Any:

@@ -32,6 +32,9 @@ from unspool_server.errors import (
 from unspool_server.handlers.context import Handler, NoParams, RequestContext
 from unspool_server.params import shorten, validate
 
+MAX_TOLD_CHARACTERS = 4096
+"""Of any text in an error. Errors repeat what a client sent, and it may have sent a megabyte."""
+
 _log = logging.getLogger("unspool.rpc")
 
 
@@ -122,6 +125,17 @@ def map_error(error: BaseException) -> WireError:
 
     Exceptions that are not ours reach the client as a fixed message and an id; text and traceback go to the log.
     """
+    wire = _map(error)
+    return WireError(wire.code, _told(wire.message), {key: _told(value) for key, value in wire.data.items()})
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_TOLD_CHARACTERS:
+        return value[:MAX_TOLD_CHARACTERS] + "…"
+    return value
+
+
+def _map(error: BaseException) -> WireError:
     match error:
         case RequestError():
             return WireError(error.code, error.message, error.data)

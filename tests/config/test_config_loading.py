@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from unspool_server.config import Config, ConfigError
+from unspool_server.config import BUILT_IN_PROVIDERS, Config, ConfigError, ProviderConfig
 from unspool_server.config_file import load_config, override_config, parse_flags, parse_override, resolve_home
 
 REFERENCE_CONFIG = """model = "mock-model"
@@ -233,3 +233,21 @@ def test_reading_a_configuration_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("key", ["pace_s", "request_max_retries"])
+def test_one_key_of_a_built_in_provider_leaves_it_what_it_is(tmp_path: Path, key: str) -> None:
+    config, warnings = load_config(tmp_path, overrides={f"model_providers.offline.{key}": "3"}, environ={})
+
+    assert warnings == []
+    assert config.provider() == BUILT_IN_PROVIDERS["offline"].model_copy(update={key: 3})
+    thread = override_config(Config(), {"model_providers.openai.request_max_retries": 0})
+    assert thread.provider("openai") == BUILT_IN_PROVIDERS["openai"].model_copy(update={"request_max_retries": 0})
+
+
+def test_a_table_that_says_where_the_service_is_replaces_a_built_in_one(tmp_path: Path) -> None:
+    write(tmp_path, '[model_providers.openai]\nbase_url = "http://127.0.0.1:1/v1"\n')
+
+    config, _ = load_config(tmp_path, environ={})
+
+    assert config.provider("openai") == ProviderConfig(base_url="http://127.0.0.1:1/v1")

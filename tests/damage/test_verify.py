@@ -206,7 +206,9 @@ def test_the_command_exits_with_one_only_when_something_is_lost(tmp_path: Path) 
     assert status == 1 and "invalidJson" in text and "Lost: The record on this line." in text
 
 
-@pytest.mark.parametrize("args", [(), ("01900000-0000-7000-8000-0000000000ff",), ("/nowhere/x.jsonl",), ("x", "--all")])
+@pytest.mark.parametrize(
+    "args", [(), ("01900000-0000-7000-8000-0000000000ff",), ("/nowhere/x.jsonl",), ("/",), ("/tmp",), ("x", "--all")]
+)
 def test_the_command_exits_with_two_where_there_is_nothing_to_look_at(tmp_path: Path, args: Sequence[str]) -> None:
     assert run("verify", *args, "--home", str(tmp_path))[0] == 2
 

@@ -40,7 +40,7 @@ class Work:
     async def turn(self, daemon: DaemonProcess) -> None:
         self.numbers += 1
         text = f"t{self.numbers} " + "word " * self.rng.randrange(20)
-        # Until it is completed nothing is promised: it may be missing, empty, or cut off, also before its answer is read.
+        # Until it is completed nothing is promised: it may be missing, empty or cut off, also with its answer unread.
         self.perhaps = [
             (*self.now.turns, ModelTurn(UNANSWERED, texts, status))
             for status in ("interrupted", "completed")

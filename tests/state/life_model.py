@@ -23,6 +23,7 @@ class LifeTurn:
         said: The user's texts of this turn; none for a compaction.
         keep_last: For a compaction with the caller's summary, how many boundaries it kept; None for one by the model.
         injected: Texts put in behind the turn.
+        bounded: Known from the log to have a boundary although no text of it is shown, or to have none.
     """
 
     id: str
@@ -30,6 +31,12 @@ class LifeTurn:
     status: str = "completed"
     keep_last: int | None = None
     injected: tuple[Text, ...] = ()
+    bounded: bool | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether rollback counts it; compactions go along uncounted."""
+        return bool(self.said) if self.bounded is None else self.bounded
 
     @property
     def told(self) -> tuple[str, tuple[str, ...], str]:
@@ -53,7 +60,7 @@ class Present:
     @property
     def counted(self) -> int:
         """How many turns a rollback may remove."""
-        return sum(bool(turn.said) for turn in self.turns)
+        return sum(turn.counts for turn in self.turns)
 
     def texts(self) -> list[str]:
         """The texts in the model's history, oldest first; compactions drop and keep as 04 §3 says."""
@@ -80,7 +87,7 @@ class Present:
     def rolled_back(self, number: int) -> "Present":
         """Without the newest `number` counted turns and the uncounted ones behind or between them."""
         for index in range(len(self.turns) - 1, -1, -1):
-            number -= bool(self.turns[index].said)
+            number -= self.turns[index].counts
             if number == 0:
                 return self.kept(index)
         raise AssertionError("more turns than there are")

@@ -9,7 +9,7 @@ from unspool_protocol.turns import ItemsView, Turn
 from unspool_server.history.reconstruct import reconstruct
 from unspool_server.history.settings import EffectiveSettings, effective_settings
 from unspool_server.history.state import Reconstruction
-from unspool_server.history.turn_pages import turn_slices
+from unspool_server.history.turn_pages import TurnSlice, turn_slices
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.pages import Shelf, turns_page
 from unspool_server.sessions.session import Session
@@ -17,7 +17,7 @@ from unspool_server.store.contract import LogStore, RolloutInfo
 
 from tests.state.agreement import our_texts, whole_log, without_spans
 from tests.state.inprocess import House, user_texts
-from tests.state.life_model import LifeThread
+from tests.state.life_model import LifeThread, LifeTurn, Text
 
 Told = tuple[str, tuple[str, ...], str]
 
@@ -30,7 +30,12 @@ class Seen:
     records: Sequence[Record]
     state: Reconstruction
     settings: EffectiveSettings
-    turns: tuple[Turn, ...]
+    slices: tuple[TurnSlice, ...]
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns that clients see."""
+        return tuple(one.turn for one in self.slices)
 
     @property
     def end(self) -> int:
@@ -42,6 +47,13 @@ class Seen:
         """The turns as the model of a life tells of them."""
         return tuple(told_of(turn.model_dump(by_alias=True, mode="json")) for turn in self.turns)
 
+    def adopted(self) -> tuple[LifeTurn, ...]:
+        """The turns taken over into the model of a life as they are."""
+        return tuple(
+            LifeTurn(id_, tuple(map(Text, texts)), status, bounded=one.has_boundary)
+            for (id_, texts, status), one in zip(self.told, self.slices, strict=True)
+        )
+
 
 def told_of(turn: dict[str, Any]) -> Told:
     """A turn on the wire as the model of a life tells of it."""
@@ -50,8 +62,8 @@ def told_of(turn: dict[str, Any]) -> Told:
 
 def read_as(info: RolloutInfo, records: Sequence[Record]) -> Seen:
     """What these records say by whole replay."""
-    turns = tuple(one.turn for one in turn_slices(records, info.thread_id, info.mode))
-    return Seen(info, records, without_spans(reconstruct(records, info.mode)), effective_settings(records), turns)
+    slices = tuple(turn_slices(records, info.thread_id, info.mode))
+    return Seen(info, records, without_spans(reconstruct(records, info.mode)), effective_settings(records), slices)
 
 
 async def place_of(house: House, thread: LifeThread) -> tuple[LogStore, RolloutInfo, Session | None] | None:
@@ -101,9 +113,3 @@ def assert_as_modelled(thread: LifeThread, seen: Seen) -> None:
     if not thread.present.opaque:
         texts = our_texts(seen.state.history), thread.present.texts()
         assert texts[0] == texts[1], f"the model's texts {texts[0]} are not those of the plain model, {texts[1]}"
-
-
-def loosely(turns: Sequence[Turn]) -> list[Turn]:
-    """Turns without the times of an interruption: who cuts a turn ends it at a time of their own."""
-    loose = {"completed_at": None, "duration_ms": None}
-    return [turn.model_copy(update=loose) if turn.status == "interrupted" else turn for turn in turns]

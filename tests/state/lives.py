@@ -3,7 +3,6 @@
 A life is a function of its seed. Where it differs from the plain model, `LifeDiffers` tells its seed and its steps.
 """
 
-import asyncio
 import random
 import shutil
 import tempfile
@@ -13,13 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from unspool_protocol.log import Position
 from unspool_server.history.call_cuts import has_open_call
 from unspool_server.model.offline import OfflineProvider
+from unspool_server.sessions.loading import load
 
-from tests.state.agreement import our_texts
+from tests.state.agreement import whole_log, without_spans
 from tests.state.inprocess import TOOL, Client, House, Message, Refused, as_after_a_crash, house
 from tests.state.life_model import LifeThread, LifeTurn, Mark, Present, Text
-from tests.state.life_views import Seen, loosely, place_of, read_as, see, told_of
+from tests.state.life_views import Seen, place_of, read_as, see, told_of
 
 STEPS = 30
 MOST_THREADS = 6
@@ -50,6 +51,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.looking_back = random.Random(~seed)
         self.folder = Path(tempfile.mkdtemp(prefix="unspool-life-", dir=FAST if FAST.is_dir() else None))
         self.home = self.folder / "home-0"
         self.home.mkdir()
@@ -101,6 +103,24 @@ class Life:
             mark = Mark(seen.info.rollout_id, seen.end, thread.present)
             if not thread.marks or thread.marks[-1] != mark:
                 thread.marks.append(mark)
+        await self._look_back()
+
+    async def _look_back(self) -> None:
+        """An earlier point of some branch reads backwards as it reads as a whole, and clients see its turns."""
+        marked = [thread for thread in self.threads.values() if thread.marks and not thread.ephemeral]
+        if not marked:
+            return
+        thread = self.looking_back.choice(marked)
+        mark = self.looking_back.choice(thread.marks)
+        at = {"rolloutId": mark.rollout_id, "ordinal": mark.ordinal}
+        before = await self._at(thread, at)
+        assert before is not None
+        bounded = await load(self.house.store, before.info, end=Position(mark.rollout_id, mark.ordinal))
+        assert without_spans(bounded.state) == before.state, f"bounded reading before {at} differs from whole replay"
+        assert bounded.settings == before.settings, f"settings before {at} differ from whole replay"
+        read = await self._call("thread/read", thread, includeTurns=True, at=at)
+        told = tuple(told_of(turn) for turn in read["thread"]["turns"])
+        assert told == before.told == tuple(turn.told for turn in mark.present.turns), f"the turns before {at} differ"
 
     def _acts(self) -> list[tuple[int, Callable[[], Awaitable[None]] | None]]:
         """Everything that can be done, with how often; None where nothing fits."""
@@ -157,7 +177,8 @@ class Life:
 
     async def _turn_of(self, thread: LifeThread, how: str, **settings: Any) -> None:
         self._tell(thread, f"turn {how} {settings or ''}")
-        said, status, since = (self._text(),), "completed", len(self.client.log)
+        said: tuple[Text, ...] = (self._text(),)
+        status, since = "completed", len(self.client.log)
         self.provider.script.replies += [list(reply) for reply in REPLIES.get(how, ())]
         asked = [{"type": "text", "text": said[0].text}]
         turn_id = (await self._call("turn/start", thread, input=asked, **settings))["turn"]["id"]
@@ -258,7 +279,8 @@ class Life:
         if thread.vague:
             answered = await (await self.client.begin("thread/rollback/undo", threadId=thread.id))
             if "result" in answered:
-                thread.present = adopted(answered["result"]["thread"]["turns"])
+                thread.present = Present(await turns_in_log(self.house, thread), opaque=True)
+                assert_answer(thread, answered["result"])
             return
         if not thread.past:
             refused = await self.client.refused("thread/rollback/undo", threadId=thread.id)
@@ -292,7 +314,7 @@ class Life:
             self._assert_refused(error, before)
             return
         assert before is not None, "a position inside the header was accepted"
-        thread.cut_to(self._present_of(before))
+        thread.cut_to(Present(before.adopted(), opaque=True))
         place = await place_of(self.house, thread)
         assert place is not None
         assert place[2] is not None
@@ -315,11 +337,6 @@ class Life:
         if not records:
             return None
         return read_as(rollout, [header, *(record for record in records if record.position != header.position)])
-
-    def _present_of(self, seen: Seen) -> Present:
-        """What the log says, taken over as it is, so that later steps have something to go by."""
-        turns = tuple(LifeTurn(id_, tuple(map(Text, texts)), status) for id_, texts, status in seen.told)
-        return Present(turns, opaque=True)
 
     async def _revert(self, thread: LifeThread) -> None:
         index = self.random.randrange(len(thread.present.turns))
@@ -361,7 +378,7 @@ class Life:
             self._assert_refused(error, before)
             return
         assert before is not None, "a position inside the header was accepted"
-        await self._take_in(source, child, self._present_of(before), before.state.history)
+        await self._take_in(source, child, Present(before.adopted(), opaque=True), before.state.history)
 
     async def _made(self, source: LifeThread, ephemeral: bool, named: Message) -> LifeThread:
         answer = await self._call("thread/fork", source, ephemeral=ephemeral, excludeTurns=ephemeral, **named)
@@ -392,11 +409,11 @@ class Life:
             assert len(seen) <= len(history) + 1, "the child's model sees more than its source's"
         if child.ephemeral and source.mode == "paginated" and not present.opaque:
             # It holds what the model needs, from the newest checkpoint on.
-            page = await see_turns(self.house, child)
+            page = await turns_in_log(self.house, child)
             kept = present.turns[len(present.turns) - len(page) :]
-            child.present = Present(kept, opaque=len(kept) < len(present.turns))
+            child.present = Present(kept, present.first, opaque=len(kept) < len(present.turns))
         elif child.ephemeral and source.mode == "paginated":
-            child.present = Present(await see_turns(self.house, child), opaque=True)
+            child.present = Present(await turns_in_log(self.house, child), opaque=True)
 
     # -- whole threads and the process -----------------------------------------------------------------------------
 
@@ -475,7 +492,7 @@ class Life:
         answer = await self._call("thread/resume", thread)
         assert self._bytes_of_logs() == size, "resuming wrote something"
         assert_answer(thread, answer)
-        assert answer["thread"]["name"] == thread.name
+        assert answer["thread"]["name"] == thread.name, f"{answer['thread']['name']} is not {thread.name}"
         assert answer["thread"]["forkedFromId"] == thread.source
 
     def _bytes_of_logs(self) -> int:
@@ -497,20 +514,14 @@ REPLIES: Mapping[str, list[list[dict[str, Any]]]] = {
 
 def assert_answer(thread: LifeThread, answer: Message) -> None:
     """The answer shows the turns that the plain model knows."""
-    assert [told_of(turn) for turn in answer["thread"]["turns"]] == [turn.told for turn in thread.present.turns]
+    told = [told_of(turn) for turn in answer["thread"]["turns"]]
+    turns = [turn.told for turn in thread.present.turns]
+    assert told == turns, f"the answer's turns {told} are not those of the plain model, {turns}"
 
 
-def adopted(turns: list[Message]) -> Present:
-    """The turns of an answer taken over as they are."""
-    told = [told_of(turn) for turn in turns]
-    return Present(tuple(LifeTurn(id_, tuple(map(Text, texts)), status) for id_, texts, status in told), opaque=True)
-
-
-async def see_turns(house: House, thread: LifeThread) -> tuple[LifeTurn, ...]:
+async def turns_in_log(house: House, thread: LifeThread) -> tuple[LifeTurn, ...]:
     """The turns of a loaded thread, by its whole log."""
     place = await place_of(house, thread)
     assert place is not None
     store, info, _ = place
-    records = [record async for record in store.read(info.rollout_id)]
-    told = read_as(info, records).told
-    return tuple(LifeTurn(id_, tuple(map(Text, texts)), status) for id_, texts, status in told)
+    return read_as(info, await whole_log(store, info)).adopted()

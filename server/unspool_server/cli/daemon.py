@@ -72,7 +72,7 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
 
     store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
     catalogue = StoreCatalogue.local(store, summarise, home)
-    hub = Hub()
+    hub = Hub(ring_events=config.history.retained_events)
     env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub)
     sessions = Sessions(env)
     hub.replay = _ReplayByThread(hub, sessions)

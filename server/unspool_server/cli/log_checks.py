@@ -81,7 +81,7 @@ async def _verify_id(thread_id: str, home: Path) -> ThreadVerifyResult:
 def home_of(path: Path) -> Path | None:
     """The home whose log a file is by its place, None for a file elsewhere."""
     parents = path.absolute().parents
-    if parents[0].name == "archived_sessions":
+    if len(parents) > 1 and parents[0].name == "archived_sessions":
         return parents[1]
     if len(parents) > 4 and parents[3].name == "sessions":
         return parents[4]

@@ -38,11 +38,11 @@ from unspool_server.history.turn_pages import PageScope
 from unspool_server.sessions.branching import newest_turns, revert, rollback, turns_from
 from unspool_server.sessions.compaction import compact_with_summary
 from unspool_server.sessions.injection import check_items, inject
-from unspool_server.sessions.opening import check_thread_id
+from unspool_server.sessions.opening import check_provider, check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
 from unspool_server.sessions.restoring import restore, undo
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.settings import overridden
+from unspool_server.sessions.settings import overridden, settings_record
 from unspool_server.sessions.summaries import live_thread, settings_told
 from unspool_server.sessions.turn_admission import end_running, start_compaction
 
@@ -158,27 +158,30 @@ async def thread_name_set(ctx: RequestContext, params: ThreadNameSetParams) -> T
         raise RequestError(
             f"ephemeral thread does not support metadata updates: {thread_id}", data={"reason": "unsupported"}
         )
-    events = await shared.sessions.rename(thread_id, name)
-    for event in events:
-        ctx.after(partial(_publish, shared.hub.publish, thread_id, event))
+    await shared.sessions.rename(thread_id, name, ctx.after)
     return ThreadNameSetResult()
 
 
 async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpdateParams) -> ThreadSettingsUpdateResult:
-    """Settings for the turns to come; recorded with the next turn, as everything that is only asked for."""
+    """Settings for the turns to come; recorded at once, or with the first turn of a thread that never ran."""
     shared = services(ctx)
     session = shared.sessions.require(params.thread_id)
 
     async def change() -> None:
         changed = overridden(session.settings, params, shared.env.config, shared.env.cwd)
-        changed = replace(changed, effort=params.effort or changed.effort, summary=params.summary or changed.summary)
+        check_provider(session.env, changed)
+        changed = replace(
+            changed,
+            sandbox=params.sandbox_policy or changed.sandbox,
+            effort=params.effort or changed.effort,
+            summary=params.summary or changed.summary,
+        )
         if changed != session.settings:
+            if not session.log.deferred:
+                await session.record_written(settings_record(changed, session.thread_id))
+                session.applied = changed
             session.settings = changed
             session.publish("thread/settings/updated", {"threadSettings": settings_told(changed)})
 
     await session.step(change)
     return ThreadSettingsUpdateResult()
-
-
-def _publish(publish: Callable[..., None], thread_id: str, event: ClientEvent) -> None:
-    publish(thread_id, event.method, event.params, cursor=event.cursor, everyone=True)

@@ -50,8 +50,6 @@ async def thread_unarchive(ctx: RequestContext, params: ThreadUnarchiveParams) -
     shared = services(ctx)
     thread_id = check_thread_id(params.thread_id)
     try:
-        if shared.sessions.get(thread_id) is not None:
-            raise LogMissing(thread_id)
         await shared.sessions.unarchive(thread_id)
     except LogMissing:
         raise RequestError(

@@ -138,7 +138,7 @@ def legacy_restore(
         next_item: Number of the next made-up item id at that point, so that replays count on as live threads do.
         window_id: The new window's id (UUIDv7); left out where the caller has none.
     """
-    before = reconstruct([records[index] for index in in_force(records, place)], HistoryMode.LEGACY)
+    before = reconstruct(records[:place], HistoryMode.LEGACY)
     number = max(before.window.number, reconstruct(records, HistoryMode.LEGACY).window.number) + 1
     last = records[-1]
     position = records[place].position if place < len(records) else Position(last.rollout_id, last.ordinal + 1)

@@ -92,7 +92,11 @@ def _cut_turns(records: Sequence[Record], history: ReplayedHistory, turns: int) 
         return None
     first = boundaries[-min(turns, len(boundaries))]
     ends = [index for index in range(cut, first) if records[index].event in ("task_complete", "turn_aborted")]
-    return ends[-1] + 1 if ends else cut
+    if ends:
+        return ends[-1] + 1
+    # The turn before may have lost its end to a restore or a crash; the removed turn begins with its start record.
+    starts = [index for index in range(cut, first) if records[index].event == "task_started"]
+    return starts[-1] if starts else cut
 
 
 def _cut_by(records: Sequence[Record], history: ReplayedHistory, index: int, record: Record) -> int | None:

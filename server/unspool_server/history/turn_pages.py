@@ -7,6 +7,7 @@ where turns may lack a start record and markers remove turns, are read as a whol
 import base64
 import binascii
 import json
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -129,8 +130,12 @@ def _slices(records: Sequence[Record], survival: Sequence[Span], thread_id: str,
     view = ClientView(thread_id, mode, obeys_markers=False)
     gone, forgotten = rolled_back_indices(survival), restored_away(records, survival)
     extents: list[_Extent] = []
+    leaving: int | None = None
     for index, record in enumerate(records):
+        leaving = None if index == leaving else leaving
         if index in gone and (index in forgotten or not ends_surviving_turn(view, record)):
+            if record.event in TURN_STARTS:
+                leaving = _put_out_by(survival, index)
             continue
         view.apply(record)
         draft = view.current_draft
@@ -139,11 +144,16 @@ def _slices(records: Sequence[Record], survival: Sequence[Span], thread_id: str,
             if extents:
                 extents[-1].end = min(extents[-1].end, start)
             extents.append(_Extent(draft, start, index))
-        if extents:
+        if extents and leaving is None:
             _extend(extents[-1], index, record, view)
     if view.current_draft is not None:
         view.current_draft.settle()
     return [_slice(extent, records) for extent in extents if not extent.draft.is_void]
+
+
+def _put_out_by(survival: Sequence[Span], index: int) -> int | None:
+    """Which record put this one out. Context of a turn that is gone may stay; it belongs to no turn before it."""
+    return survival[bisect_right(survival, index, key=lambda span: span.start) - 1].by
 
 
 def _extend(extent: _Extent, index: int, record: Record, view: ClientView) -> None:

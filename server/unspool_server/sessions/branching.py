@@ -17,6 +17,7 @@ from unspool_server.history.rollback import check_num_turns, rollback_marker
 from unspool_server.history.turn_pages import TurnSlice
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load, turns_back
+from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.summaries import first_text
 from unspool_server.store.contract import NewRollout
@@ -112,7 +113,7 @@ async def _leave(session: Session, removed: Sequence[TurnSlice], word: str) -> l
 
 
 async def branch(session: Session, base: Position | None, reason: Reason) -> list[ClientEvent]:
-    """Continue the thread from `base` in a new rollout. Settings stay in force, they are not undone (04 §5)."""
+    """Continue the thread from `base` in a new rollout. Settings and name are not undone (04 §5)."""
     left = Position(session.log.info.rollout_id, session.log.next_ordinal)
     header = NewRollout(
         thread_id=session.thread_id,
@@ -132,13 +133,21 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
     )
     store = session.store
     session.applied = None
-    tail = session.settings_to_record(session.settings)
+    tail = [*session.settings_to_record(session.settings), *_name_again(session)]
     log = await store.branch(header, await _base(session, base), tail, replaces=session.log)
     history = await load(store, log.info)
     first = await first_text(store, log.info)
     if first is not None:
         session.facts.preview = first
     return session.switch_log(log, history)
+
+
+def _name_again(session: Session) -> list[NewRecord]:
+    """The name once more: the record that gave it may lie in what is left."""
+    name = session.facts.name
+    if name is None:
+        return []
+    return [event_record("thread_name_updated", thread_id=session.thread_id, thread_name=name)]
 
 
 def _origin(session: Session) -> dict[str, Any]:

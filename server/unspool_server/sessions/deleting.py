@@ -35,6 +35,15 @@ async def delete_thread(sessions: Sessions, thread_id: str, dependents: str = "r
         ThreadBusy, WriterHeld: A dependent is running, or another process writes to it. Nothing was deleted.
         WriteFailed: The system refused.
     """
+    return await sessions.finished(_delete(sessions, thread_id, dependents))
+
+
+async def _delete(sessions: Sessions, thread_id: str, dependents: str) -> Deleted:
+    async with sessions.alone(thread_id):
+        return await _delete_alone(sessions, thread_id, dependents)
+
+
+async def _delete_alone(sessions: Sessions, thread_id: str, dependents: str) -> Deleted:
     session = sessions.get(thread_id)
     if session is not None and (session.facts.ephemeral or session.log.deferred):
         raise LogMissing(thread_id)

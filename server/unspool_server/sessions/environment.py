@@ -76,15 +76,18 @@ class Environment:
 
     def _project_root(self, cwd: Path) -> str | None:
         for folder in (cwd, *cwd.parents):
-            if any((folder / marker).exists() for marker in self.config.project_root_markers):
+            # Not `Path.exists`, which raises for folders without access and for names that are too long.
+            if any(os.path.exists(folder / marker) for marker in self.config.project_root_markers):  # noqa: PTH110
                 return str(folder)
         return None
 
 
 def _read_text(path: Path) -> str | None:
     try:
+        if not path.is_file():  # a pipe or device would never end
+            return None
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path with NUL, out of an old log
         return None
 
 

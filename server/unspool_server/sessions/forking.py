@@ -13,7 +13,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, Recor
 from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import InvalidParams, RequestError
-from unspool_server.history.client_view import TURN_STARTS
+from unspool_server.history.client_view import TURN_ENDS, TURN_STARTS
 from unspool_server.history.compact import compacted_record
 from unspool_server.history.event_shapes import token_usage
 from unspool_server.history.fork import interruption_records, unfinished_turn
@@ -111,7 +111,8 @@ async def write_child(
         return await target.branch(header, None, [*await _copies(source, point), *boundary, applied])
     if ephemeral:
         # What the model needs and no older turns: its caller asked for none (`excludeTurns`).
-        copied = [_fresh_copy(record) for record in point.history.records[1:] if record.type != RecordType.SESSION_META]
+        needed = [*await _begun(source, point), *point.history.records[1:]]
+        copied = [_fresh_copy(record) for record in needed if record.type != RecordType.SESSION_META]
         return await target.branch(header, None, [*copied, applied, *boundary])
     return await target.branch(header, await _base(source, point), [applied, *boundary])
 
@@ -190,6 +191,22 @@ async def _copies(source: LogStore, point: ForkPoint) -> Sequence[NewRecord]:
         NewRecord(record.type, record.payload, raw=record.raw)
         async for record in source.read(point.info.rollout_id, end=end)
     ]
+
+
+async def _begun(source: LogStore, point: ForkPoint) -> list[Record]:
+    """The beginning of the turn that the needed records begin in, as a compaction's do: no turn is cut in two."""
+    own = point.history.records[1:]
+    if not own or own[0].event in TURN_STARTS:
+        return []
+    older: list[Record] = []
+    async with aclosing(source.read_backward(own[0].rollout_id, end=own[0].ordinal)) as records:
+        async for record in records:
+            older.append(record)
+            if record.event in TURN_STARTS:
+                return older[::-1]
+            if record.event in TURN_ENDS:
+                break
+    return []
 
 
 async def _base(source: LogStore, point: ForkPoint) -> Position | None:

@@ -6,7 +6,17 @@ from typing import Any
 
 
 def git_facts(cwd: str) -> dict[str, Any] | None:
-    """Commit, branch and origin address as `session_meta.git` shows them; None outside a repository."""
+    """Commit, branch and origin address as `session_meta.git` shows them; None outside a repository.
+
+    A folder that cannot be looked at is outside, whatever the reason: no access, too long a name, a loop of links.
+    """
+    try:
+        return _git_facts(cwd)
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _git_facts(cwd: str) -> dict[str, Any] | None:
     folder = _git_folder(Path(cwd))
     if folder is None:
         return None
@@ -59,6 +69,8 @@ def _origin(folder: Path) -> str | None:
 
 def _read(path: Path) -> str | None:
     try:
+        if not path.is_file():  # a pipe or device would never end
+            return None
         return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+    except (OSError, ValueError):
         return None

@@ -11,7 +11,7 @@ from unspool_server.sessions.clock import new_id
 from unspool_server.sessions.context import context_facts
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.settings import turn_context_record
+from unspool_server.sessions.settings import settings_record, turn_context_record
 
 
 def check_items(items: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -34,14 +34,18 @@ def check_items(items: Sequence[Any]) -> list[Mapping[str, Any]]:
 async def inject(session: Session, items: Sequence[Mapping[str, Any]]) -> None:
     """Record the items, behind the running turn's finished ones if a turn runs. Written when it returns.
 
-    On a thread that never ran, full context and settings come first. Runs inside a step.
+    Where the model was not told its context yet, as on a thread that never ran, context and settings come first, as in
+    the reference. Runs inside a step.
 
     Raises:
         WriteFailed: nothing was injected.
     """
-    records = [] if not session.log.deferred else _first_records(session)
+    untold = session.log.deferred or session.history.state.reference_context is None
+    records = _first_records(session) if untold else []
     records += [item_record(item if item.get("id") else {**item, "id": f"item_{new_id()}"}) for item in items]
     await session.record_written(*records)
+    if untold:
+        session.applied = session.settings
 
 
 def _first_records(session: Session) -> list[NewRecord]:
@@ -51,4 +55,5 @@ def _first_records(session: Session) -> list[NewRecord]:
     if update.world_state is not None:
         full, state = update.world_state
         records.append(NewRecord(RecordType.WORLD_STATE, {"full": full, "state": state}))
-    return [*records, turn_context_record(settings, new_id()), *session.settings_to_record(settings)]
+    applied = [] if settings == session.applied else [settings_record(settings, session.thread_id)]
+    return [*records, turn_context_record(settings, new_id()), *applied]

@@ -82,8 +82,11 @@ def _inline_url(url: str, index: int) -> str:
 
 def _local_image(path: str, number: int) -> list[dict[str, Any]]:
     try:
-        blob = Path(path).read_bytes()
-    except OSError:
+        # A pipe or device would never end.
+        blob = Path(path).read_bytes() if Path(path).is_file() else None
+    except (OSError, ValueError):
+        blob = None
+    if blob is None:
         return [{"type": "input_text", "text": f"(The image {Path(path).name} could not be read.)"}]
     kind = mimetypes.guess_type(path)[0] or "image/png"
     url = f"data:{kind};base64,{base64.b64encode(blob).decode()}"

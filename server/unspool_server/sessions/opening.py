@@ -17,7 +17,7 @@ from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
-from unspool_server.sessions.forking import fork_point, write_child
+from unspool_server.sessions.forking import ForkPoint, fork_point, write_child
 from unspool_server.sessions.gitinfo import git_facts
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.memory import LiveHistory
@@ -54,7 +54,7 @@ class Opener:
         """A new thread; nothing is written before its first turn (02 §5). Raises RequestError for a bad provider."""
         env = self._configured(params)
         settings = configured(env.config, params, env.cwd)
-        _check_provider(env, settings)
+        check_provider(env, settings)
         ephemeral = bool(params.ephemeral)
         mode = HistoryMode(params.history_mode or env.config.history.mode)
         thread_id = new_id()
@@ -87,7 +87,7 @@ class Opener:
         env = self._configured(params)
         found = recorded(env.config, history.settings, env.cwd)
         settings = overridden(found, params, env.config, env.cwd)
-        _check_provider(env, settings)
+        check_provider(env, settings)
         session = await self._session(env, log, history, settings, params)
         if history.settings.permission_profile is not None or history.settings.sandbox_policy is not None:
             session.applied = found
@@ -118,9 +118,8 @@ class Opener:
         )
         point = replace(point, last_boundaries=params.last_n_boundaries)
         env = self._configured(params)
-        found = recorded(env.config, point.history.settings, env.cwd)
-        settings = overridden(found, params, env.config, env.cwd)
-        _check_provider(env, settings)
+        settings = overridden(await self._present_settings(env, point, source), params, env.config, env.cwd)
+        check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
         log = await write_child(target, self.env.store, point, settings, ephemeral=ephemeral)
         child = await load(target, log.info)
@@ -128,6 +127,15 @@ class Opener:
         session.facts.forked_from_id = source_id
         session.applied = settings
         return session
+
+    async def _present_settings(self, env: Environment, point: ForkPoint, live: Session | None) -> ThreadSettings:
+        """What a fork takes over, wherever it is cut: settings are not undone, and nothing regains a wider sandbox."""
+        if live is not None:
+            return live.settings
+        present = (
+            point.history if point.end is None else await load(env.store, await env.store.find(point.info.thread_id))
+        )
+        return recorded(env.config, present.settings, env.cwd)
 
     async def _source(self, source_id: str, live: Session | None) -> tuple[RolloutInfo, int | None, str | None]:
         """The source's rollout, where it ends now, and its running turn."""
@@ -170,7 +178,8 @@ def _developer_instructions(env: Environment, given: str | None) -> str | None:
     return text if text is not None and text.strip() else None
 
 
-def _check_provider(env: Environment, settings: ThreadSettings) -> None:
+def check_provider(env: Environment, settings: ThreadSettings) -> None:
+    """Refuse settings that name a model provider that nobody configured. Raises RequestError."""
     try:
         env.config.provider(settings.model_provider)
     except ConfigError as error:

@@ -62,7 +62,12 @@ class Owner:
             else:
                 if not future.cancelled():
                     future.set_result(result)
+        await self._refuse_waiting()
+
+    async def _refuse_waiting(self) -> None:
+        """Refuse what was asked for too late; each place that gets free lets in another caller that still waits."""
         while not self._queue.empty():
-            left = self._queue.get_nowait()
-            if left is not None and not left[1].done():
-                left[1].set_exception(StoreClosed("the thread is closing; retry after it is closed"))
+            entry = self._queue.get_nowait()
+            if entry is not None and not entry[1].done():
+                entry[1].set_exception(StoreClosed("the thread is closing; retry after it is closed"))
+            await asyncio.sleep(0)

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from unspool_protocol.log import NewRecord, Record
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
@@ -19,8 +20,10 @@ from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.opening import Opener, check_thread_id
 from unspool_server.sessions.records import event_record
-from unspool_server.sessions.session import Session
+from unspool_server.sessions.session import After, Session
 from unspool_server.store.contract import Log, RolloutInfo
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +38,8 @@ class Sessions:
         self._opening: dict[str, asyncio.Task[Session]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._kept: Counter[str] = Counter()
-        self._work: set[asyncio.Task[None]] = set()
+        self._doors: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._work: set[asyncio.Task[Any]] = set()
         self.closing = False
         env.on_idle = self.watch_idle
 
@@ -60,6 +64,16 @@ class Sessions:
             raise ThreadNotFound(f"thread not found: {thread_id}", data={"threadId": thread_id})
         return session
 
+    def alone(self, thread_id: str) -> asyncio.Lock:
+        """Held while a thread comes into memory, leaves it, or has its files moved, so that none meets another halfway.
+
+        Without it this process would be refused the writer lock that it holds itself.
+        """
+        door = self._doors.get(thread_id)
+        if door is None:
+            door = self._doors[thread_id] = asyncio.Lock()
+        return door
+
     async def info(self, thread_id: str) -> RolloutInfo:
         """The present rollout of a thread, live or not. Raises LogMissing."""
         live = self._live.get(thread_id)
@@ -75,7 +89,10 @@ class Sessions:
 
     async def fork(self, params: ThreadForkParams) -> Session:
         """Begin a thread whose history begins in another one (04 §6); see `Opener.fork` for its refusals."""
-        source = self._live.get(check_thread_id(params.thread_id))
+        source_id = check_thread_id(params.thread_id)
+        async with self.alone(source_id):
+            source = self._live.get(source_id)
+        # A live source is asked at once; nothing can close it before.
         return self._enter(await self._opener.fork(params, source))
 
     async def resume(self, params: ThreadResumeParams) -> Session:
@@ -103,7 +120,8 @@ class Sessions:
         return await asyncio.shield(task)
 
     async def _open(self, thread_id: str, params: ThreadResumeParams) -> Session:
-        return self._enter(await self._opener.resume(thread_id, params))
+        async with self.alone(thread_id):
+            return self._enter(await self._opener.resume(thread_id, params))
 
     def _enter(self, session: Session) -> Session:
         self._live[session.thread_id] = session
@@ -158,6 +176,10 @@ class Sessions:
         Args:
             unless: Asked once more when its earlier steps are done; True leaves it loaded (05 §6).
         """
+        async with self.alone(thread_id):
+            await self._unload(thread_id, unless)
+
+    async def _unload(self, thread_id: str, unless: Callable[[], bool]) -> None:
         session = self._live.get(thread_id)
         if session is None or not await session.close(unless=unless):
             return
@@ -172,13 +194,23 @@ class Sessions:
 
     async def archive(self, thread_id: str) -> None:
         """Unload a thread and move its log to the archive. Raises LogMissing, WriterHeld, WriteFailed."""
-        await self._materialise_for_move(thread_id)
-        await self.unload_for_move(thread_id)
-        await self.env.store.archive(thread_id)
+        await self.finished(self._archive(thread_id))
+
+    async def _archive(self, thread_id: str) -> None:
+        async with self.alone(thread_id):
+            await self._materialise_for_move(thread_id)
+            await self.unload_for_move(thread_id)
+            await self.env.store.archive(thread_id)
 
     async def unarchive(self, thread_id: str) -> None:
-        """Move an archived thread's log back. Raises LogMissing."""
-        await self.env.store.unarchive(check_thread_id(thread_id))
+        """Move an archived thread's log back. Raises LogMissing, for a loaded thread too: it is not archived."""
+        await self.finished(self._unarchive(thread_id))
+
+    async def _unarchive(self, thread_id: str) -> None:
+        async with self.alone(thread_id):
+            if thread_id in self._live:
+                raise LogMissing(thread_id)
+            await self.env.store.unarchive(thread_id)
 
     async def _materialise_for_move(self, thread_id: str) -> None:
         session = self._live.get(check_thread_id(thread_id))
@@ -189,7 +221,7 @@ class Sessions:
         elif session.facts.ephemeral:
             raise LogMissing(thread_id)
         else:
-            await session.step(session.log.persist)
+            await session.step(partial(_persist, session))
 
     async def unload_for_move(self, thread_id: str) -> None:
         """Take a thread out of memory because its files are about to move or go. Raises WriteFailed."""
@@ -202,26 +234,36 @@ class Sessions:
         session.publish_status({"type": "notLoaded"})
         self.env.sink.forget(thread_id)
 
-    async def rename(self, thread_id: str, name: str) -> list[ClientEvent]:
+    async def rename(self, thread_id: str, name: str, after: After) -> None:
         """Give a thread a name: a record in its log, and an entry where other readers look for it (DESIGN §1.1).
 
-        Returns:
-            Events to show once the answer has left, when the thread is not loaded.
+        Everyone is told once the answer has left.
         """
         record = event_record("thread_name_updated", thread_id=thread_id, thread_name=name)
-        session = self._live.get(thread_id)
-        if session is not None:
-            events = await session.step(partial(_record_name, session, record))
-            session.facts.name = name
-        else:
+        async with self.alone(thread_id):
+            session = self._live.get(thread_id)
+            if session is not None:
+                change = partial(self._rename_live, session, record, name)
+                await session.answered_step(after, change, partial(self._show_name, thread_id))
+                return
             log = await self.env.store.open(thread_id)
             try:
                 written = await log.append([record])
             finally:
                 await log.close()
-            events = _name_events(thread_id, log, written)
-        await self.env.catalogue.set_name(thread_id, name)
+            await self.env.catalogue.set_name(thread_id, name)
+            for event in _name_events(thread_id, log, written):
+                after(partial(self.env.sink.broadcast, event.method, event.params))
+
+    async def _rename_live(self, session: Session, record: NewRecord, name: str) -> list[ClientEvent]:
+        events = session.take_in(await session.log.append([record]))
+        session.facts.name = name
+        await self.env.catalogue.set_name(session.thread_id, name)
         return events
+
+    async def _show_name(self, thread_id: str, events: Sequence[ClientEvent]) -> None:
+        for event in events:
+            self.env.sink.publish(thread_id, event.method, event.params, cursor=event.cursor, everyone=True)
 
     async def close(self) -> None:
         """Unload everything; running turns are ended as interrupted. Logs that cannot be drained are reported."""
@@ -238,14 +280,24 @@ class Sessions:
         self._live.clear()
         await asyncio.gather(*self._work, return_exceptions=True)
 
+    async def finished(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let work on a whole thread finish even when whoever asked goes away; half of it would leave a thread closing
+        for ever. The end of the daemon waits for it."""
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the asker may be gone
+        return await asyncio.shield(task)
+
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
 
-async def _record_name(session: Session, record: NewRecord) -> list[ClientEvent]:
-    return session.take_in(await session.log.append([record]))
+async def _persist(session: Session) -> None:
+    """Earlier steps may have replaced the log, so that it is looked up only here."""
+    await session.log.persist()
 
 
 def _name_events(thread_id: str, log: Log, written: Sequence[Record]) -> list[ClientEvent]:

@@ -133,6 +133,7 @@ class Session:
         running = asyncio.ensure_future(self._owner.run(step))
         self._steps.add(running)
         running.add_done_callback(self._steps.discard)
+        running.add_done_callback(lambda step: step.cancelled() or step.exception())  # the caller may be gone
         await asyncio.wait((running, changed), return_when=asyncio.FIRST_COMPLETED)
         if not changed.done():
             changed.cancel()

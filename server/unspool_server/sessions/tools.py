@@ -155,7 +155,8 @@ def _answered(item: DynamicToolCallItem, answer: Mapping[str, Any], call: OpenCa
     if not isinstance(result, Mapping) or not isinstance(result.get("contentItems"), list):
         reason = "dynamic tool request failed"
         changes: dict[str, Any] = {"status": ItemStatus.FAILED, "success": False, "duration_ms": duration_ms}
-        return ToolResult(reason, item.model_copy(update={**changes, "content_items": ()}))
+        shown = ({"type": "inputText", "text": reason},)
+        return ToolResult(reason, item.model_copy(update={**changes, "content_items": shown}))
     success = result.get("success") is not False
     content = [part for part in result["contentItems"] if isinstance(part, Mapping)]
     changes = {
@@ -164,7 +165,13 @@ def _answered(item: DynamicToolCallItem, answer: Mapping[str, Any], call: OpenCa
         "content_items": tuple(content),
         "duration_ms": duration_ms,
     }
-    return ToolResult([_model_part(part) for part in content], item.model_copy(update=changes))
+    return ToolResult(_model_output(content), item.model_copy(update=changes))
+
+
+def _model_output(content: Sequence[Mapping[str, Any]]) -> str | list[dict[str, Any]]:
+    """A single text is the output itself, as in the reference; anything else is a list of parts."""
+    parts = [_model_part(part) for part in content]
+    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
 
 
 def _model_part(part: Mapping[str, Any]) -> dict[str, Any]:

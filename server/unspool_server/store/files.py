@@ -53,7 +53,9 @@ class FileBlob:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def append(self, content: bytes) -> int:
-        """Hand bytes to the system; it may take fewer."""
+        """Hand bytes to the system; it may take fewer. A file that was removed is refused: nobody would find them."""
+        if os.fstat(self._fd).st_nlink == 0:
+            raise OSError(errno.ESTALE, "the file was removed")
         return os.write(self._fd, content)
 
     def truncate(self, size: int) -> None:

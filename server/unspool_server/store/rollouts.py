@@ -4,7 +4,7 @@ Media differ in their `Shelf` only: see `local.py` and `memory.py`.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -134,7 +134,8 @@ class RolloutStore:
         if base is not None:
             source = self._live(base.rollout_id)
             if source is not None and (after is None or source.entry != after):
-                await source.flush()
+                with suppress(StoreClosed):  # a writer that is closing has written everything
+                    await source.flush()
             located = await self._chain.locate(base)
             if located is not None:
                 held, offset = located
