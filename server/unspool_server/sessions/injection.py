@@ -56,4 +56,4 @@ def _first_records(session: Session) -> list[NewRecord]:
         full, state = update.world_state
         records.append(NewRecord(RecordType.WORLD_STATE, {"full": full, "state": state}))
     applied = [] if settings == session.applied else [settings_record(settings, session.thread_id)]
-    return [*records, turn_context_record(settings, new_id()), *applied]
+    return [*records, turn_context_record(settings, None), *applied]

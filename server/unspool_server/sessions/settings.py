@@ -182,11 +182,15 @@ def _collaboration_order(key: str) -> int:
     return order.index(key) if key in order else len(order)
 
 
-def turn_context_record(settings: ThreadSettings, turn_id: str) -> NewRecord:
-    """The record that claims these settings for a turn (01 §3.4)."""
-    payload: dict[str, Any] = {
-        "turn_id": turn_id,
-        "root_turn_id": turn_id,
+def turn_context_record(settings: ThreadSettings, turn_id: str | None) -> NewRecord:
+    """The record that claims these settings for a turn (01 §3.4).
+
+    Args:
+        turn_id: None outside a turn: an id of no turn would keep readers from seeing where the turn before it begins
+            (03 §3, compatible ids).
+    """
+    payload: dict[str, Any] = {} if turn_id is None else {"turn_id": turn_id, "root_turn_id": turn_id}
+    payload |= {
         "disabled_plugin_ids": [],
         "cwd": settings.cwd,
         "approval_policy": settings.approval_policy,
