@@ -19,8 +19,7 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
     """Begin a turn or join the running one; the turn's events follow the answer."""
     session = services(ctx).sessions.require(params.thread_id)
     message = user_message(params.input, params.client_user_message_id)
-    turn = await start_turn(session, params, message, ctx.after)
-    return TurnStartResult(turn=turn.answer())
+    return TurnStartResult(turn=await start_turn(session, params, message, ctx.after))
 
 
 async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:

@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool_protocol.cursors import EventCursor
+from unspool_protocol.items import UserMessageItem
 from unspool_protocol.log import HistoryMode, NewRecord, Record
+from unspool_protocol.turns import ItemCompletedParams
 
 from unspool_server.errors import ThreadBusy, WriteFailed
 from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
@@ -73,6 +75,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: set[asyncio.Future[None]] = set()
         self._owed_warning: str | None = None
+        self._inputs: dict[str, str] = {}
         self.refold()
         env.sink.reset(self.thread_id, self.end_cursor)
         self.publish_events(self.view.settle())
@@ -186,13 +189,39 @@ class Session:
     def refold(self) -> None:
         """Compute the clients' view of the running turn anew, after a record that changed what earlier ones mean."""
         self.view = folded_view(self.history.records, self.thread_id, self.mode)
+        self._forget_finished()
+
+    def _forget_finished(self) -> None:
+        """Finished turns leave memory; what stays is which message began or joined which of them."""
+        self._inputs = {
+            item.client_id: turn.id
+            for turn in self.view.turns
+            for item in turn.items
+            if isinstance(item, UserMessageItem) and item.client_id is not None
+        }
         self.view.forget_finished()
+
+    def turn_of_input(self, client_id: str | None) -> str | None:
+        """The turn that took in the message with this `clientUserMessageId`; None for a message not seen before.
+
+        Known are the messages of this process and those that a restart reads: since the newest checkpoint.
+        """
+        if client_id is None:
+            return None
+        if self.turn is not None and self.turn.holds_input(client_id):
+            return self.turn.id
+        return self._inputs.get(client_id)
 
     def take_in(self, records: Sequence[Record]) -> list[ClientEvent]:
         """Take accepted records into memory without publishing their events yet."""
         self.history.extend(records)
         self.facts.updated_at = now_s()
-        return [event for record in records for event in self.view.apply(record)]
+        events = [event for record in records for event in self.view.apply(record)]
+        for event in events:
+            told = event.params
+            if isinstance(told, ItemCompletedParams) and isinstance(told.item, UserMessageItem):
+                self._inputs |= {told.item.client_id: told.turn_id} if told.item.client_id is not None else {}
+        return events
 
     def publish_events(self, events: Sequence[ClientEvent]) -> None:
         """Show events that come from records."""
@@ -261,7 +290,7 @@ class Session:
         own = [record for record in history.records[1:] if record.rollout_id == log.info.rollout_id]
         for record in history.records[1 : len(history.records) - len(own)]:
             self.view.apply(record)
-        self.view.forget_finished()
+        self._forget_finished()
         self.facts.updated_at = now_s()
         return [event for record in (history.header, *own) for event in self.view.apply(record)]
 

@@ -247,6 +247,10 @@ class Turn:
         """Items that clients were told of and that are not recorded yet, with the text so far."""
         return [THREAD_ITEM.validate_python(live.item) for live in self.live.values()]
 
+    def holds_input(self, client_id: str) -> bool:
+        """Whether a message with this id was accepted by the turn and is perhaps not recorded yet."""
+        return any(message.item.client_id == client_id for message in (*self.plan.messages, *self.pending))
+
     def steer(self, message: UserMessage) -> None:
         """Add input to the running turn; a running request is cut so that the model sees it at once."""
         self.pending.append(message)

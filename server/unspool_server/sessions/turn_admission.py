@@ -1,43 +1,74 @@
 """Who may run a turn when: start or join, steer, interrupt, and the compaction turn (`wire` §6). Inside steps only."""
 
+from dataclasses import dataclass
 from functools import partial
 
 from unspool_protocol.turn_methods import TurnStartParams
+from unspool_protocol.turns import Turn as WireTurn
 
 from unspool_server.errors import RequestError
+from unspool_server.history.turn_pages import without_items
 from unspool_server.sessions.compaction import CompactionTurn
 from unspool_server.sessions.input import UserMessage
+from unspool_server.sessions.loading import find_turn
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
 from unspool_server.sessions.summaries import settings_told
 from unspool_server.sessions.turn import Turn, TurnPlan
 
 
-async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None, after: After) -> Turn:
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What became of a `turn/start`: its answer, the turn that runs, and whether the message is new to it."""
+
+    answer: WireTurn
+    turn: Turn | None = None
+    is_new: bool = True
+
+
+async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None, after: After) -> WireTurn:
     """Begin a turn, or join the running one as steered input: then its id comes back. All of it follows the answer.
+
+    A message whose `clientUserMessageId` the thread knows already was sent again: its turn is answered, nothing runs.
 
     Raises:
         RequestError: A compaction runs; it takes no input.
     """
 
-    async def admit() -> Turn:
+    async def admit() -> Admitted:
+        if (again := await _sent_before(session, message)) is not None:
+            return again
         if session.turn is not None:
             _check_steerable(session.turn)
-            return session.turn
+            return Admitted(session.turn.answer(), session.turn)
         settings = for_turn(session.settings, params)
         if settings != session.settings:
             session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
         plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
         session.turn = Turn(session, plan)
         session.turn.start()
-        return session.turn
+        return Admitted(session.turn.answer(), session.turn)
 
-    async def begin(turn: Turn) -> None:
-        if turn.released:
+    async def begin(admitted: Admitted) -> None:
+        turn = admitted.turn
+        if turn is None:
+            return
+        if turn.released and admitted.is_new:
             _steer(turn, message)
         turn.release()
 
-    return await session.answered_step(after, admit, begin)
+    return (await session.answered_step(after, admit, begin)).answer
+
+
+async def _sent_before(session: Session, message: UserMessage | None) -> Admitted | None:
+    """The turn that took in this very message, if the client sent it before."""
+    turn_id = session.turn_of_input(message.item.client_id) if message is not None else None
+    if turn_id is None:
+        return None
+    if session.turn is not None and session.turn.id == turn_id:
+        return Admitted(session.turn.answer(), session.turn, is_new=False)
+    found = await find_turn(session.store, session.log.info, turn_id)
+    return None if found is None else Admitted(without_items(found.turn))
 
 
 async def steer_turn(session: Session, expected: str, message: UserMessage | None, after: After) -> Turn:
@@ -60,7 +91,8 @@ async def steer_turn(session: Session, expected: str, message: UserMessage | Non
         return turn
 
     async def go_on(turn: Turn) -> None:
-        _steer(turn, message)
+        if message is None or session.turn_of_input(message.item.client_id) is None:
+            _steer(turn, message)
 
     return await session.answered_step(after, admit, go_on)
 
