@@ -18,8 +18,8 @@ class TurnStartParams(WireModel):
     """`turn/start`: overrides stay in force for later turns. While a turn runs, the input joins it (`wire` §6).
 
     Attributes:
-        client_user_message_id: Comes back as the item's `clientId`. A message sent again with the same id is answered with
-            its turn and not run again, also after a restart (addition).
+        client_user_message_id: Comes back as the item's `clientId`. A message sent again with the same id is answered
+            with its turn and not run again, also after a restart (addition).
     """
 
     thread_id: str
