@@ -16,7 +16,7 @@ from unspool_server.cli.main import main
 from unspool_server.errors import LogMissing
 from unspool_server.sessions.verifying import verify_thread
 from unspool_server.store import LocalStore
-from unspool_server.store.verify import MAX_OF_A_CODE
+from unspool_server.store.findings import MAX_OF_A_CODE
 
 from tests.interaction.house import FIXTURES, House
 

@@ -14,6 +14,7 @@ from unspool_server.store import LocalStore
 from unspool_server.store.blocks import Bytes
 from unspool_server.store.contract import ReadStats, RolloutInfo
 from unspool_server.store.files import FileBlob, LocalShelf, decompressed
+from unspool_server.store.findings import FoundList
 from unspool_server.store.index import find_header, header_info
 from unspool_server.store.memory_blob import MemoryBlob
 from unspool_server.store.names import Entry
@@ -21,7 +22,7 @@ from unspool_server.store.reader import Source, records_backward
 from unspool_server.store.repair import NewFile, Repair, RepairReport, new_entry, read_header, repair_mark
 from unspool_server.store.rollouts import utc_now
 from unspool_server.store.shelf import Blob
-from unspool_server.store.verify import FoundList, verify_file
+from unspool_server.store.verify import verify_file
 
 
 async def verify_all(home: Path) -> tuple[list[ThreadVerifyResult], list[Finding]]:

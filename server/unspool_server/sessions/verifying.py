@@ -4,7 +4,7 @@ from unspool_protocol.findings import ThreadVerifyResult
 
 from unspool_server.history.verify import RecordChecks
 from unspool_server.store.contract import LogStore
-from unspool_server.store.verify import FoundList
+from unspool_server.store.findings import FoundList
 
 
 async def verify_thread(store: LogStore, thread_id: str) -> ThreadVerifyResult:

@@ -6,12 +6,11 @@ header's identity, mode and base.
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from unspool_protocol.log import HistoryMode, LineFault, NewRecord, Position, Record, ThreadSummary
 
-if TYPE_CHECKING:
-    from .verify import FoundList
+from .findings import FoundList, OnRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +197,7 @@ class LogStore(Protocol):
     ) -> AsyncGenerator[Record, None]:
         """The same newest first, in blocks; stopping early leaves the rest unread (close it then: `aclosing`)."""
 
-    async def verify(self, thread_id: str, found: "FoundList", on_record: Callable[[Record, int], None]) -> None:
+    async def verify(self, thread_id: str, found: FoundList, on_record: OnRecord) -> None:
         """Check every rollout of a thread and what it inherits; writes nothing (`store.verify`).
 
         Args:

@@ -14,6 +14,7 @@ from ..errors import DependentThreads, LogCorrupt, LogExists, LogMissing, StoreC
 from .blocks import LINE_BYTES, Bytes, lines_backward
 from .chain import ChainReader
 from .contract import Log, NewRollout, ReadReport, ReadStats, RolloutInfo
+from .findings import FoundList, OnRecord
 from .index import RolloutIndex
 from .lines import line_digest
 from .log_start import LogStart, find_log_start
@@ -21,7 +22,7 @@ from .names import Entry, is_id
 from .shelf import Lease, Shelf
 from .tail import RolloutTail
 from .undisturbed import undisturbed
-from .verify import FoundList, LogVerifier, OnRecord
+from .verify import LogVerifier
 from .writer import LogHooks, RolloutLog
 
 _THIS_PROCESS = "this process"
