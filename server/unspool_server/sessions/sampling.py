@@ -22,9 +22,10 @@ from unspool_server.model.contract import (
     ResponseDone,
     TextDelta,
 )
-from unspool_server.sessions import tools
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
+from unspool_server.sessions.tools.calls import note_call
+from unspool_server.sessions.tools.toolbox import Toolbox
 from unspool_server.sessions.usage import usage_records
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def model_request(session: "Session", *, settings: Any, **changes: Any) -> Model
             "input": [base_item(session.facts.base_instructions), *prompt_items(state.history)],
             "cache_key": session.thread_id,
             "window_id": f"{session.thread_id}:{state.window.number}",
-            "tools": tools.declarations(session.facts.dynamic_tools),
+            "tools": Toolbox(session).declarations(),
             "effort": settings.effort,
             **changes,
         }
@@ -155,7 +156,7 @@ class Sampling:
                 turn.last_message = shown.text
         records.append(item_record(turn.attributed(item)))
         await turn.session.record(*records)
-        tools.note_call(turn, item)
+        note_call(turn, item)
 
     async def _record_usage(self, done: ResponseDone) -> None:
         await self._turn.session.record(*usage_records(self._turn, done))

@@ -22,7 +22,6 @@ from unspool_server.errors import ContextLengthExceeded, ModelError, WriteFailed
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
-from unspool_server.sessions import tools
 from unspool_server.sessions.clock import new_id, now_ms, now_s
 from unspool_server.sessions.context import context_facts, context_records
 from unspool_server.sessions.input import UserMessage
@@ -37,10 +36,11 @@ from unspool_server.sessions.records import (
 from unspool_server.sessions.sampling import Sampling
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
+from unspool_server.sessions.tools.calls import aborted_outputs, run_calls
 from unspool_server.sessions.usage import full_window_record, over_limit, response_over_limit
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.tools import OpenCall
+    from unspool_server.sessions.tools.calls import OpenCall
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Turn:
             await self._sample()
             # A compaction helped when the very next response says so; otherwise one more is tried, and then no other.
             futile = futile + 1 if compacted and response_over_limit(self.session) else 0
-            await tools.run_calls(self)
+            await run_calls(self)
             if not await self.session.step(self._go_on):
                 return
             compacted = await self.session.step(self._is_over_limit)
@@ -165,8 +165,6 @@ class Turn:
         records.append(turn_context_record(self.plan.settings, self.id))
         records += self.session.settings_to_record(self.plan.settings)
         await self.session.record(*records)
-        if self.session.log.deferred:
-            await self.session.flushed()
         for message in self.plan.messages:
             await self.record_message(message)
 
@@ -219,7 +217,7 @@ class Turn:
             await sampling.run()
         except ModelError:
             self.sampling = None
-            await tools.run_calls(self)
+            await run_calls(self)
             raise
         finally:
             self.sampling = None
@@ -293,7 +291,7 @@ class Turn:
         await self.begin()
         await self.record_input()
         self.live.clear()
-        await self.session.record(*tools.aborted_outputs(self))
+        await self.session.record(*aborted_outputs(self))
         await self._record_pending()
         if marker:
             await self.session.record(item_record(self.attributed(interruption_marker(f"msg_{new_id()}"), now_ms())))

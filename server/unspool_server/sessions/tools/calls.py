@@ -1,0 +1,106 @@
+"""Tool calls of a turn: how each recorded call comes to an output, whatever happens.
+
+A call that nobody can run gets an output that says so, since history must stay valid for the next request (07 §5).
+What tools do is in modules of their own.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from unspool_protocol.log import NewRecord
+
+from unspool_server.sessions.clock import new_id, now_ms
+from unspool_server.sessions.records import item_record
+from unspool_server.sessions.tools.contract import ToolResult
+from unspool_server.sessions.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from unspool_server.sessions.turn import Turn
+
+_OUTPUTS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A recorded call; `answered` once its output is recorded as well."""
+
+    item: Mapping[str, Any]
+    began: float = field(default_factory=time.monotonic)
+    started_at_ms: int = field(default_factory=now_ms)
+    answered: bool = False
+
+    @property
+    def call_id(self) -> str:
+        """The id that ties call and output together."""
+        return str(self.item["call_id"])
+
+    def output(self, output: Any) -> dict[str, Any]:
+        """The output item of this call."""
+        prefix = "fco" if self.item["type"] == "function_call" else "ctco"
+        kind = _OUTPUTS[self.item["type"]]
+        return {"type": kind, "id": f"{prefix}_{new_id()}", "call_id": self.call_id, "output": output}
+
+
+def note_call(turn: "Turn", item: Mapping[str, Any]) -> None:
+    """Remember a recorded call, so that it gets an output whatever happens."""
+    if item.get("type") in _OUTPUTS and isinstance(item.get("call_id"), str):
+        turn.calls[item["call_id"]] = OpenCall(item)
+
+
+async def run_calls(turn: "Turn") -> None:
+    """Run the open calls of a round side by side and record their outputs in the order they finish."""
+    if not turn.calls:
+        return
+    toolbox = Toolbox(turn.session)
+    running = [asyncio.create_task(_run_call(turn, toolbox, call)) for call in turn.calls.values()]
+    try:
+        await asyncio.gather(*running)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _run_call(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> None:
+    result = await _result(turn, toolbox, call)
+    await turn.session.step(partial(_record_output, turn, call, result))
+
+
+async def _record_output(turn: "Turn", call: OpenCall, result: ToolResult) -> None:
+    records: list[NewRecord] = []
+    if result.item is not None:
+        turn.live.pop(result.item.id, None)
+        records.append(turn.item_event(result.item, call.started_at_ms, now_ms()))
+    records.append(item_record(turn.attributed(call.output(result.output), now_ms())))
+    await turn.session.record(*records)
+    call.answered = True
+
+
+async def _result(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> ToolResult:
+    name, namespace = call.item.get("name"), call.item.get("namespace")
+    if call.item["type"] == "custom_tool_call":
+        return ToolResult(f"unsupported custom tool call: {name}")
+    tool = toolbox.find(namespace, name)
+    if tool is None:
+        return ToolResult(f"unsupported call: {name}")
+    try:
+        arguments = json.loads(call.item.get("arguments") or "{}")
+    except ValueError as error:
+        return ToolResult(f"failed to parse function arguments: {error}")
+    return await tool.run(turn, call, arguments)
+
+
+def aborted_outputs(turn: "Turn") -> list[NewRecord]:
+    """Outputs for calls that an interrupt found running, in call order (07 §4)."""
+    records = []
+    for call in turn.calls.values():
+        if not call.answered:
+            text = f"Wall time: {time.monotonic() - call.began:.1f} seconds\naborted by user"
+            records.append(item_record(turn.attributed(call.output(text), now_ms())))
+    turn.calls.clear()
+    return records
