@@ -10,7 +10,6 @@ from unspool_server.history.agents_md import (
     AgentsMd,
     agents_md_candidates,
     assemble_agents_md,
-    project_root_candidates,
 )
 from unspool_server.history.context import ContextFacts, context_update, initial_context, message
 from unspool_server.history.environment import Environment, SandboxPolicy
@@ -213,7 +212,6 @@ def test_a_turn_that_nothing_is_known_for_gives_no_notice() -> None:
 
 
 def test_files_are_looked_for_from_the_project_root_down() -> None:
-    assert project_root_candidates("/p/a") == ["/p/a", "/p", "/"]
     assert agents_md_candidates("/p/a", "/p") == [
         ("/p/AGENTS.override.md", "/p/AGENTS.md"),
         ("/p/a/AGENTS.override.md", "/p/a/AGENTS.md"),

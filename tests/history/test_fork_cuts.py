@@ -6,9 +6,7 @@ import pytest
 from unspool_protocol.log import HistoryMode, Record
 from unspool_server.history.boundaries import is_contextual_user
 from unspool_server.history.fork import (
-    cut_after_turn,
     cut_before_turn,
-    cut_before_user_message,
     cut_keeping_last,
     interruption_records,
     unfinished_turn,
@@ -22,27 +20,15 @@ TWO = parse_log("T(t1,u1,a1,m) T(t2,u2,a2,m)", HistoryMode.LEGACY)
 RUNNING = parse_log("T(t1,u1,a1,m) TS(t2) UE(u2) U(u2)", HistoryMode.LEGACY)
 
 
-def test_an_exclusive_cut_ends_before_the_turns_start_and_an_inclusive_one_after_its_end() -> None:
+def test_a_cut_lies_before_the_turns_start() -> None:
     assert (cut_before_turn(TWO, "t1"), cut_before_turn(TWO, "t2")) == (1, 7)
-    assert (cut_after_turn(TWO, "t1"), cut_after_turn(TWO, "t2")) == (7, 13)
-    assert (cut_before_turn(TWO, "t9"), cut_after_turn(TWO, "t9")) == (None, None)
-
-
-def test_a_turn_without_end_reaches_to_the_next_start() -> None:
-    records = parse_log("TS(t1) UE(u1) U(u1) TS(t2) TE(t2)", HistoryMode.LEGACY)
-    assert cut_after_turn(records, "t1") == 4
-    assert cut_after_turn(RUNNING, "t2") == len(RUNNING)
+    assert cut_before_turn(TWO, "t9") is None
 
 
 def test_a_suffix_begins_at_the_nth_boundary_from_the_end() -> None:
     records = parse_log("T(t1,u1,a1,m) TS(s) IA-(fyi) IA+(go) A(x) TE(s) U(u3)", HistoryMode.LEGACY)
     cuts = [cut_keeping_last(records, count) for count in (0, 1, 2, 3, 4)]
     assert cuts == [len(records), 12, 9, 4, 0]
-
-
-def test_a_cut_before_the_nth_user_message_out_of_range_keeps_all_but_a_running_turn() -> None:
-    assert [cut_before_user_message(TWO, number) for number in (0, 1, 2)] == [4, 10, 13]
-    assert cut_before_user_message(RUNNING, 5) == 7
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,6 @@ from .state import Item
 FILE_NAMES = ("AGENTS.override.md", "AGENTS.md")
 """In each folder the first of these that exists counts."""
 
-PROJECT_MARK = ".git"
-"""A folder that holds this is a project's root; the nearest one upwards counts."""
-
 REPLACED_NOTICE = "These instructions replace all AGENTS.md instructions that were given earlier."
 REMOVED_NOTICE = "The AGENTS.md instructions that were given earlier no longer apply."
 
@@ -47,17 +44,11 @@ class AgentsMd:
         return _framed(head, f"{REPLACED_NOTICE}\n\n{self.text}" if replaces else self.text)
 
 
-def project_root_candidates(cwd: str) -> list[str]:
-    """Folders to look for `PROJECT_MARK` in, nearest first; without a find only the cwd itself counts."""
-    folder = PurePath(cwd)
-    return [str(folder), *(str(parent) for parent in folder.parents)]
-
-
 def agents_md_candidates(cwd: str, project_root: str | None) -> list[tuple[str, ...]]:
     """Files to try, one tuple per folder from the project root down to the cwd; the first that exists counts.
 
     Args:
-        project_root: The nearest folder upwards with `PROJECT_MARK`, or None.
+        project_root: The nearest folder upwards that holds a project's mark, or None.
     """
     folder = PurePath(cwd)
     folders = [folder]

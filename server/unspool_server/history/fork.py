@@ -25,49 +25,12 @@ def cut_before_turn(records: Sequence[Record], turn_id: str) -> int | None:
     return None
 
 
-def cut_after_turn(records: Sequence[Record], turn_id: str) -> int | None:
-    """Index before which a child's history ends when the turn is the last one; None when it has no start record.
-
-    A turn without end reaches to the next turn's start, or to the end of the log.
-    """
-    start = cut_before_turn(records, turn_id)
-    if start is None:
-        return None
-    for index in range(start + 1, len(records)):
-        match records[index].event:
-            case "task_started":
-                return index
-            case "task_complete" | "turn_aborted":
-                if text_of(records[index].payload, "turn_id") in (turn_id, None):
-                    return index + 1
-            case _:
-                pass
-    return len(records)
-
-
 def cut_keeping_last(records: Sequence[Record], boundaries: int) -> int:
     """Index from which the last `boundaries` fork boundaries are kept; 0 when there are fewer (00 row 8)."""
     positions = fork_boundaries(records)
     if boundaries <= 0:
         return len(records)
     return positions[-boundaries] if boundaries <= len(positions) else 0
-
-
-def cut_before_user_message(records: Sequence[Record], number: int) -> int:
-    """Index of the `number`-th real user message (0-based); out of range everything is kept (04 §6).
-
-    When the log ends inside a turn, out of range means: before that turn.
-    """
-    positions = [
-        index
-        for index, record in enumerate(records)
-        if record.type == RecordType.RESPONSE_ITEM and is_real_user_message(record.payload)
-    ]
-    if 0 <= number < len(positions):
-        return positions[number]
-    running = open_turn(records)
-    start = None if running is None else cut_before_turn(records, running)
-    return len(records) if start is None else start
 
 
 def unfinished_turn(records: Sequence[Record]) -> str | None:

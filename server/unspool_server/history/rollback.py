@@ -59,16 +59,6 @@ def turn_count(records: Sequence[Record], first: int) -> int:
     return count
 
 
-def marker_turns(records: Sequence[Record], start: Position) -> int:
-    """`boundary_count` from a position on.
-
-    Raises:
-        ValueError: The record at that position is not among the records: they are a bounded part, read the whole log.
-    """
-    records = [records[index] for index in in_force(records)]
-    return boundary_count(records, _index_of(records, start))
-
-
 def legacy_marker(num_turns: int, turn_ids: Sequence[str], *, turns: int | None = None) -> NewRecord:
     """The old marker; beside its payload it says which turns it removed (DESIGN §4).
 
@@ -94,7 +84,7 @@ def rollback_marker(records: Sequence[Record], start: Position, turn_ids: Sequen
         turn_ids: All removed turns, oldest first; compactions between them included.
 
     Raises:
-        ValueError: As `marker_turns`.
+        ValueError: The record at that position is not among the records: they are a bounded part, read the whole log.
     """
     records = [records[index] for index in in_force(records)]
     first = _index_of(records, start)
