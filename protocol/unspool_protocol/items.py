@@ -44,6 +44,22 @@ class LocalImageInput(OpenWireModel):
     path: str
 
 
+class SkillInput(OpenWireModel):
+    """A skill that the user named, by the path of its file. Clients see it; the model has the text around it."""
+
+    type: Literal["skill"] = "skill"
+    name: str
+    path: str
+
+
+class MentionInput(OpenWireModel):
+    """Something that the user pointed at, by a path or address; seen by clients, as `SkillInput`."""
+
+    type: Literal["mention"] = "mention"
+    name: str
+    path: str
+
+
 class OtherInput(OpenWireModel):
     """A piece of input of a type that is not told apart here."""
 
@@ -57,13 +73,15 @@ def _kind(value: Any) -> str:
 
 def _input_tag(value: Any) -> str:
     kind = _kind(value)
-    return kind if kind in {"text", "image", "localImage"} else "other"
+    return kind if kind in {"text", "image", "localImage", "skill", "mention"} else "other"
 
 
 UserInput = Annotated[
     Annotated[TextInput, Tag("text")]
     | Annotated[ImageInput, Tag("image")]
     | Annotated[LocalImageInput, Tag("localImage")]
+    | Annotated[SkillInput, Tag("skill")]
+    | Annotated[MentionInput, Tag("mention")]
     | Annotated[OtherInput, Tag("other")],
     Discriminator(_input_tag),
 ]
@@ -154,6 +172,15 @@ class DynamicToolCallItem(_Item):
     duration_ms: int | None = None
 
 
+class FunctionCallOutputItem(_Item):
+    """What a tool or another program sent without being called (`toolOutput` of `turn/start`)."""
+
+    type: Literal["functionCallOutput"] = "functionCallOutput"
+    name: str = ""
+    namespace: str | None = None
+    output: Any = None
+
+
 class WebSearchItem(_Item):
     """A search that the model service ran."""
 
@@ -211,6 +238,7 @@ _KNOWN = frozenset(
         "fileChange",
         "mcpToolCall",
         "dynamicToolCall",
+        "functionCallOutput",
         "webSearch",
         "contextCompaction",
         "plan",
@@ -234,6 +262,7 @@ ThreadItem = Annotated[
     | Annotated[FileChangeItem, Tag("fileChange")]
     | Annotated[McpToolCallItem, Tag("mcpToolCall")]
     | Annotated[DynamicToolCallItem, Tag("dynamicToolCall")]
+    | Annotated[FunctionCallOutputItem, Tag("functionCallOutput")]
     | Annotated[WebSearchItem, Tag("webSearch")]
     | Annotated[ContextCompactionItem, Tag("contextCompaction")]
     | Annotated[PlanItem, Tag("plan")]

@@ -1,17 +1,42 @@
 """`turn/start`, `turn/steer` and `turn/interrupt` (`wire` §4, §6)."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator
 
 from unspool_protocol.base import PathText, WireModel
-from unspool_protocol.items import ImageInput, LocalImageInput, TextInput
+from unspool_protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from unspool_protocol.settings import ApprovalPolicy, ApprovalsReviewer, CollaborationMode, SandboxPolicy
 from unspool_protocol.turns import Turn
 
-TurnInput = Annotated[TextInput | ImageInput | LocalImageInput, Discriminator("type")]
+TurnInput = Annotated[TextInput | ImageInput | LocalImageInput | SkillInput | MentionInput, Discriminator("type")]
 """A piece of input that a turn accepts; unlike `items.UserInput` it refuses types that nobody here could act on."""
+
+
+class TurnToolOutput(WireModel):
+    """What a tool or another program reports on its own account; it has a tool's authority, not the user's.
+
+    Attributes:
+        output: A text, or Responses content parts of a function output.
+    """
+
+    name: str
+    namespace: str | None = None
+    output: str | tuple[Mapping[str, Any], ...]
+
+
+class AdditionalContext(WireModel):
+    """One piece of context that a client adds; the model is told again only when its value has changed (07 §9).
+
+    Attributes:
+        kind: `application` speaks with the developer's authority, `untrusted` with a tool's.
+        name: How an untrusted piece is labelled instead of by its key.
+    """
+
+    kind: Literal["untrusted", "application"]
+    value: str
+    name: str | None = None
 
 
 class TurnStartParams(WireModel):
@@ -20,6 +45,9 @@ class TurnStartParams(WireModel):
     Attributes:
         client_user_message_id: Comes back as the item's `clientId`. A message sent again with the same id is answered
             with its turn and not run again, also after a restart (addition).
+        tool_output: Instead of `input`.
+        additional_context: By an identifier that the client chooses; told before the message.
+        turn_trigger: What made the client start the turn; recorded, without further meaning.
     """
 
     thread_id: str
@@ -38,6 +66,9 @@ class TurnStartParams(WireModel):
     service_tier: str | None = None
     client_user_message_id: str | None = None
     collaboration_mode: CollaborationMode | None = None
+    tool_output: TurnToolOutput | None = None
+    additional_context: Mapping[str, AdditionalContext] | None = None
+    turn_trigger: str | None = None
 
 
 class TurnStartResult(WireModel):
@@ -53,6 +84,7 @@ class TurnSteerParams(WireModel):
     expected_turn_id: str
     input: tuple[TurnInput, ...]
     client_user_message_id: str | None = None
+    additional_context: Mapping[str, AdditionalContext] | None = None
 
 
 class TurnSteerResult(WireModel):

@@ -11,21 +11,21 @@ from unspool_protocol.turn_methods import (
 
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
-from unspool_server.sessions.input import user_message
+from unspool_server.sessions.input import turn_message
 from unspool_server.sessions.turn_admission import interrupt_turn, start_turn, steer_turn
 
 
 async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartResult:
     """Begin a turn or join the running one; the turn's events follow the answer."""
     session = services(ctx).sessions.require(params.thread_id)
-    message = user_message(params.input, params.client_user_message_id)
+    message = turn_message(params.input, params.client_user_message_id, params.additional_context, params.tool_output)
     return TurnStartResult(turn=await start_turn(session, params, message, ctx.after))
 
 
 async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:
     """Add input to the running turn."""
     session = services(ctx).sessions.require(params.thread_id)
-    message = user_message(params.input, params.client_user_message_id)
+    message = turn_message(params.input, params.client_user_message_id, params.additional_context)
     turn = await steer_turn(session, params.expected_turn_id, message, ctx.after)
     return TurnSteerResult(turn_id=turn.id)
 

@@ -1,4 +1,4 @@
-"""User input of a turn: checked once, then as the model sees it and as clients see it (07 §9)."""
+"""Input of a turn: checked once, then as the model sees it and as clients see it (07 §9)."""
 
 import base64
 import mimetypes
@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from unspool_protocol.errors import ErrorCode
-from unspool_protocol.items import ImageInput, LocalImageInput, TextInput, UserMessageItem
+from unspool_protocol.items import (
+    FunctionCallOutputItem,
+    ImageInput,
+    LocalImageInput,
+    MentionInput,
+    SkillInput,
+    TextInput,
+    UserMessageItem,
+)
+from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 
 from unspool_server.errors import InvalidParams
 from unspool_server.sessions.clock import new_id
@@ -24,11 +33,18 @@ class UserMessage:
     Attributes:
         content: Content parts of the Responses item.
         item: What clients see.
+        additions: Context that the client adds; told before the message where the model does not know it.
     """
 
     content: Sequence[Mapping[str, Any]]
     item: UserMessageItem
     item_id: str = field(default_factory=lambda: f"msg_{new_id()}")
+    additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's own name for the message."""
+        return self.item.client_id
 
     @property
     def response_item(self) -> dict[str, Any]:
@@ -41,20 +57,84 @@ class UserMessage:
         return "".join(part.text for part in self.item.content if isinstance(part, TextInput))
 
 
-def user_message(parts: Sequence[Any], client_id: str | None) -> UserMessage | None:
-    """Turn `turn/start` input into a message; None for an empty list.
+@dataclass(frozen=True, slots=True)
+class ExternalMessage:
+    """What a tool or another program reports without being asked; it stands in the history as an output without call.
+
+    Attributes:
+        report: As the client gave it.
+    """
+
+    report: TurnToolOutput
+    item_id: str = field(default_factory=lambda: f"fco_{new_id()}")
+    additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
+    client_id: None = None
+    text: str = ""
+
+    @property
+    def response_item(self) -> dict[str, Any]:
+        """The report as the model sees it."""
+        place = {"namespace": self.report.namespace} if self.report.namespace is not None else {}
+        return {
+            "type": "function_call_output",
+            "id": self.item_id,
+            "name": self.report.name,
+            **place,
+            "output": self._output(),
+        }
+
+    @property
+    def item(self) -> FunctionCallOutputItem:
+        """What clients see."""
+        return FunctionCallOutputItem(
+            id=self.item_id, name=self.report.name, namespace=self.report.namespace, output=self._output()
+        )
+
+    def _output(self) -> Any:
+        return self.report.output if isinstance(self.report.output, str) else [*map(dict, self.report.output)]
+
+
+TurnMessage = UserMessage | ExternalMessage
+"""One piece of a turn's input."""
+
+
+def turn_message(
+    parts: Sequence[Any],
+    client_id: str | None,
+    additions: Mapping[str, AdditionalContext] | None = None,
+    report: TurnToolOutput | None = None,
+) -> TurnMessage | None:
+    """Turn the input of `turn/start` or `turn/steer` into a message; None when there is none.
+
+    Raises:
+        InvalidParams: Text over the limit, a remote image URL, a report without a name or beside other input, or
+            additional context without a message that it could go with.
+    """
+    if report is not None:
+        if not report.name:
+            raise InvalidParams("`toolOutput.name` must not be empty", data={"field": "toolOutput.name"})
+        if parts:
+            raise InvalidParams("`toolOutput` cannot be combined with nonempty `input`", data={"field": "toolOutput"})
+        _check_length(report.model_dump_json())
+        return ExternalMessage(report, additions=additions or {})
+    message = user_message(parts, client_id, additions or {})
+    if message is None and additions:
+        raise InvalidParams("`additionalContext` needs an input to go with", data={"field": "additionalContext"})
+    return message
+
+
+def user_message(
+    parts: Sequence[Any], client_id: str | None, additions: Mapping[str, AdditionalContext] | None = None
+) -> UserMessage | None:
+    """Turn pieces of user input into a message; None for an empty list. Skills and mentions are only shown.
 
     Raises:
         InvalidParams: Text over the limit, a remote image URL, or a part of unknown type.
     """
     if not parts:
         return None
-    if sum(len(part.text) for part in parts if isinstance(part, TextInput)) > INPUT_LIMIT:
-        raise InvalidParams(
-            f"Input exceeds the maximum length of {INPUT_LIMIT} characters.",
-            data={"field": "input", "limit": INPUT_LIMIT},
-            code=ErrorCode.INVALID_PARAMS,
-        )
+    texts = [part.text for part in parts if isinstance(part, TextInput)]
+    _check_length(*texts, *(piece.value for piece in (additions or {}).values()))
     content: list[dict[str, Any]] = []
     images = 0
     for index, part in enumerate(parts):
@@ -66,12 +146,25 @@ def user_message(parts: Sequence[Any], client_id: str | None) -> UserMessage | N
             case LocalImageInput():
                 images += 1
                 content.extend(_local_image(part.path, images))
+            case SkillInput() | MentionInput():
+                pass
             case _:
+                known = "`text`, `image`, `localImage`, `skill`, `mention`"
                 raise InvalidParams(
-                    f"Invalid request: unknown variant `{part.type}`, expected one of `text`, `image`, `localImage`",
+                    f"Invalid request: unknown variant `{part.type}`, expected one of {known}",
                     data={"field": f"input[{index}].type"},
                 )
-    return UserMessage(content, UserMessageItem(id=new_id(), client_id=client_id, content=tuple(parts)))
+    item = UserMessageItem(id=new_id(), client_id=client_id, content=tuple(parts))
+    return UserMessage(content, item, additions=additions or {})
+
+
+def _check_length(*texts: str) -> None:
+    if sum(map(len, texts)) > INPUT_LIMIT:
+        raise InvalidParams(
+            f"Input exceeds the maximum length of {INPUT_LIMIT} characters.",
+            data={"field": "input", "limit": INPUT_LIMIT},
+            code=ErrorCode.INVALID_PARAMS,
+        )
 
 
 def _inline_url(url: str, index: int) -> str:

@@ -39,8 +39,13 @@ def shown_item_record(
     return NewRecord(RecordType.EVENT_MSG, item_record_payload(thread_id, turn_id, item, started_ms, completed_ms))
 
 
-def task_started(turn_id: str, started_at: int, context_window: int) -> NewRecord:
-    """A turn begins; `started_at` in seconds, the window as the reference shows it (95 %, 07 §6.3)."""
+def task_started(turn_id: str, started_at: int, context_window: int, *, trigger: str | None = None) -> NewRecord:
+    """A turn begins; `started_at` in seconds, the window as the reference shows it (95 %, 07 §6.3).
+
+    Args:
+        trigger: What made the client start it, as it said.
+    """
+    said = {"turn_attribution": {"turn_id": turn_id, "turn_trigger": trigger, "root_turn_id": turn_id}}
     return event_record(
         "task_started",
         turn_id=turn_id,
@@ -48,6 +53,7 @@ def task_started(turn_id: str, started_at: int, context_window: int) -> NewRecor
         started_at=started_at,
         model_context_window=context_window * 95 // 100,
         collaboration_mode_kind="default",
+        **(said if trigger is not None else {}),
     )
 
 

@@ -19,12 +19,13 @@ from unspool_protocol.turns import Turn as WireTurn
 from unspool_protocol.turns import TurnParams
 
 from unspool_server.errors import ContextLengthExceeded, ModelError, WriteFailed
+from unspool_server.history.additional import due_additions
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
 from unspool_server.sessions.clock import new_id, now_ms, now_s
 from unspool_server.sessions.context import context_facts, context_records
-from unspool_server.sessions.input import UserMessage
+from unspool_server.sessions.input import TurnMessage
 from unspool_server.sessions.records import (
     attributed,
     item_record,
@@ -53,8 +54,9 @@ class TurnPlan:
     """What a turn was asked to do."""
 
     settings: ThreadSettings
-    messages: list[UserMessage]
+    messages: list[TurnMessage]
     output_schema: Mapping[str, Any] | None = None
+    trigger: str | None = None
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Turn:
         self.announced = False
         self.input_recorded = False
         self.flags: set[str] = set()
-        self.pending: deque[UserMessage] = deque()
+        self.pending: deque[TurnMessage] = deque()
         self.live: dict[str, LiveItem] = {}
         self.calls: dict[str, OpenCall] = {}
         self.last_message: str | None = None
@@ -153,7 +155,7 @@ class Turn:
         self.session.failed = False
         self.session.publish_status()
         window = self.session.env.config.context_window
-        await self.session.record(task_started(self.id, self.started_at, window))
+        await self.session.record(task_started(self.id, self.started_at, window, trigger=self.plan.trigger))
 
     async def record_input(self) -> None:
         """Record context, settings and user messages (01 §5). Runs inside a step, once."""
@@ -172,14 +174,16 @@ class Turn:
         facts = context_facts(self.session, self.plan.settings)
         return context_update(self.session.history.state, facts)
 
-    async def record_message(self, message: UserMessage) -> None:
-        """Record one user message for model and clients."""
+    async def record_message(self, message: TurnMessage) -> None:
+        """Record one message for model and clients, behind the context that came with it."""
         session = self.session
         if not session.facts.preview:
             session.facts.preview = message.text
         stamp = now_ms()
+        additions = due_additions(session.history.state.history, message.additions)
+        items = [{**item, "id": f"{_id_kind(item)}_{new_id()}"} for item in additions]
         await session.record(
-            item_record(self.attributed(message.response_item, stamp)),
+            *(item_record(self.attributed(item, stamp)) for item in (*items, message.response_item)),
             self.item_event(message.item.model_copy(update={"started_at_ms": None}), stamp, stamp),
         )
 
@@ -247,9 +251,9 @@ class Turn:
 
     def holds_input(self, client_id: str) -> bool:
         """Whether a message with this id was accepted by the turn and is perhaps not recorded yet."""
-        return any(message.item.client_id == client_id for message in (*self.plan.messages, *self.pending))
+        return any(message.client_id == client_id for message in (*self.plan.messages, *self.pending))
 
-    def steer(self, message: UserMessage) -> None:
+    def steer(self, message: TurnMessage) -> None:
         """Add input to the running turn; a running request is cut so that the model sees it at once."""
         self.pending.append(message)
         if self.sampling is not None:
@@ -321,6 +325,10 @@ class Turn:
         session.publish_events(events if on_disk else [_accepted_only(event) for event in events])
         session.view.forget_finished()
         session.turn_ended()
+
+
+def _id_kind(item: Mapping[str, Any]) -> str:
+    return "fco" if item["type"] == "function_call_output" else "msg"
 
 
 def _accepted_only(event: ClientEvent) -> ClientEvent:

@@ -9,7 +9,7 @@ from unspool_protocol.turns import Turn as WireTurn
 from unspool_server.errors import RequestError
 from unspool_server.history.turn_pages import without_items
 from unspool_server.sessions.compaction import CompactionTurn
-from unspool_server.sessions.input import UserMessage
+from unspool_server.sessions.input import TurnMessage
 from unspool_server.sessions.loading import find_turn
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
@@ -26,7 +26,7 @@ class Admitted:
     is_new: bool = True
 
 
-async def start_turn(session: Session, params: TurnStartParams, message: UserMessage | None, after: After) -> WireTurn:
+async def start_turn(session: Session, params: TurnStartParams, message: TurnMessage | None, after: After) -> WireTurn:
     """Begin a turn, or join the running one as steered input: then its id comes back. All of it follows the answer.
 
     A message whose `clientUserMessageId` the thread knows already was sent again: its turn is answered, nothing runs.
@@ -44,7 +44,7 @@ async def start_turn(session: Session, params: TurnStartParams, message: UserMes
         settings = for_turn(session.settings, params)
         if settings != session.settings:
             session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
-        plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema)
+        plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema, params.turn_trigger)
         session.turn = Turn(session, plan)
         session.turn.start()
         return Admitted(session.turn.answer(), session.turn)
@@ -60,9 +60,9 @@ async def start_turn(session: Session, params: TurnStartParams, message: UserMes
     return (await session.answered_step(after, admit, begin)).answer
 
 
-async def _sent_before(session: Session, message: UserMessage | None) -> Admitted | None:
+async def _sent_before(session: Session, message: TurnMessage | None) -> Admitted | None:
     """The turn that took in this very message, if the client sent it before."""
-    turn_id = session.turn_of_input(message.item.client_id) if message is not None else None
+    turn_id = session.turn_of_input(message.client_id) if message is not None else None
     if turn_id is None:
         return None
     if session.turn is not None and session.turn.id == turn_id:
@@ -71,7 +71,7 @@ async def _sent_before(session: Session, message: UserMessage | None) -> Admitte
     return None if found is None else Admitted(without_items(found.turn))
 
 
-async def steer_turn(session: Session, expected: str, message: UserMessage | None, after: After) -> Turn:
+async def steer_turn(session: Session, expected: str, message: TurnMessage | None, after: After) -> Turn:
     """Add input to the running turn; what comes of it follows the answer.
 
     Raises:
@@ -91,7 +91,7 @@ async def steer_turn(session: Session, expected: str, message: UserMessage | Non
         return turn
 
     async def go_on(turn: Turn) -> None:
-        if message is None or session.turn_of_input(message.item.client_id) is None:
+        if message is None or session.turn_of_input(message.client_id) is None:
             _steer(turn, message)
 
     return await session.answered_step(after, admit, go_on)
@@ -109,7 +109,7 @@ def _check_steerable(turn: Turn) -> None:
         )
 
 
-def _steer(turn: Turn, message: UserMessage | None) -> None:
+def _steer(turn: Turn, message: TurnMessage | None) -> None:
     if message is not None:
         turn.steer(message)
 
