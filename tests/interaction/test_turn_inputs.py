@@ -1,5 +1,6 @@
 """What a turn may begin with beside text: reports of other programs, added context, skills and mentions (07 §9)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ MODES = pytest.mark.parametrize("mode", ["paginated", "legacy"])
 REPORT = {"name": "mailer", "namespace": "box", "output": "you have mail"}
 
 
-def bare(item: Message) -> Message:
+def bare(item: Mapping[str, Any]) -> Message:
     """An item without its id."""
     return {key: value for key, value in item.items() if key != "id"}
 

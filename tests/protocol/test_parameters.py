@@ -78,7 +78,7 @@ def test_an_unknown_kind_of_input_names_the_known_ones() -> None:
     assert error["ctx"] == {
         "discriminator": "'type'",
         "tag": "bogus",
-        "expected_tags": "'text', 'image', 'localImage'",
+        "expected_tags": "'text', 'image', 'localImage', 'skill', 'mention'",
     }
 
 
