@@ -12,7 +12,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from unspool_protocol.reference import render
-from unspool_server.config import Config, HistoryOptions, ProviderConfig, WorkspaceWrite
+from unspool_server.config import (
+    AccessOptions,
+    AccessToken,
+    Config,
+    HistoryOptions,
+    Limits,
+    ProviderConfig,
+    WorkspaceWrite,
+)
 
 DOCS = Path(__file__).parent
 TABLES: dict[str, type[BaseModel]] = {
@@ -20,6 +28,9 @@ TABLES: dict[str, type[BaseModel]] = {
     "model_providers.NAME": ProviderConfig,
     "sandbox_workspace_write": WorkspaceWrite,
     "history": HistoryOptions,
+    "access": AccessOptions,
+    "[access.tokens]": AccessToken,
+    "limits": Limits,
 }
 WORDS: dict[str, str] = {
     "model": "The model asked for, by the provider's own name.",
@@ -58,6 +69,8 @@ WORDS: dict[str, str] = {
     "network_access": "Whether commands may use the network.",
     "exclude_tmpdir_env_var": "Do not let `$TMPDIR` be written.",
     "exclude_slash_tmp": "Do not let `/tmp` be written.",
+    "access": "Who may reach a listening daemon, see below and [security](security.md).",
+    "limits": "The most that the server takes on, see below.",
     "persistence": "Kept for files shared with Codex.",
     "max_bytes": "Kept for files shared with Codex.",
 }
@@ -106,15 +119,19 @@ def _type(annotation: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(_type(part) for part in arguments if part is not NoneType))
     if origin is tuple:
-        return "list of text"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "list of tables" if _is_table(arguments[0]) else "list of text"
+    if _is_table(annotation):
         return "table"
     words = {str: "text", int: "integer", float: "number", bool: "boolean"}
     return words.get(annotation, "table")
 
 
+def _is_table(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
 def _value(default: Any) -> str:
-    if isinstance(default, BaseModel) or default in ({}, None):
+    if isinstance(default, BaseModel) or default in ({}, None, PydanticUndefined):
         return ""
     return f"`{json.dumps(default)}`"
 

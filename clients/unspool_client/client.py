@@ -16,7 +16,7 @@ from unspool_protocol.methods import METHODS
 from unspool_protocol.startup import Model
 from unspool_protocol.threads import Thread
 
-from unspool_client.channels import ChannelFactory
+from unspool_client.channels import Channel, ChannelFactory
 from unspool_client.connection import Connection, OnResult
 from unspool_client.desk import RequestDesk, RequestHandler
 from unspool_client.errors import (
@@ -34,6 +34,7 @@ from unspool_client.shapes import method_of, params_of, wire_shape
 from unspool_client.sockets import open_socket
 from unspool_client.stdio import StderrSink, open_stdio
 from unspool_client.thread import ThreadHandle
+from unspool_client.tokens import find_token
 
 _log = logging.getLogger("unspool_client")
 _Result = TypeVar("_Result", bound=WireModel)
@@ -103,9 +104,30 @@ class Client:
         return cls(lambda: open_stdio(command, home=home, env=env, cwd=cwd, stderr=stderr, grace_s=grace_s), **options)
 
     @classmethod
-    def connect(cls, url: str, token: str | None = None, **options: Unpack[ClientOptions]) -> Self:
-        """A running daemon at `ws://…`, `wss://…` or `unix:///path`."""
-        return cls(lambda: open_socket(url, token=token), **options)
+    def connect(
+        cls,
+        url: str,
+        token: str | None = None,
+        *,
+        token_file: str | Path | None = None,
+        home: str | Path | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Self:
+        """A running daemon at `ws://…`, `wss://…` or `unix:///path`.
+
+        Args:
+            token: Without it `token_file` is read, else `UNSPOOL_TOKEN`, else, for a daemon on this machine, the token
+                that it keeps in its home; anew for each connection.
+            home: The daemon's home, where it is not the usual one.
+        """
+
+        def found() -> str | None:
+            return token if token is not None else find_token(url, token_file=token_file, home=home)
+
+        async def open_channel() -> Channel:
+            return await open_socket(url, token=found())
+
+        return cls(open_channel, **options)
 
     @classmethod
     def over(cls, open_channel: ChannelFactory, **options: Unpack[ClientOptions]) -> Self:

@@ -8,9 +8,9 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from unspool_client.channels import MAX_MESSAGE_BYTES
 from unspool_client.errors import ConnectFailed, ConnectionLost
+from unspool_client.tokens import LOOPBACK
 
 _RETRYABLE_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class WebSocketChannel:
@@ -83,7 +83,7 @@ async def open_socket(
                 max_size=MAX_MESSAGE_BYTES,
                 open_timeout=open_timeout_s,
                 ping_interval=ping_interval_s,
-                proxy=None if parts.hostname in _LOOPBACK else True,
+                proxy=None if parts.hostname in LOOPBACK else True,
             )
         return WebSocketChannel(await opening)
     except InvalidStatus as error:

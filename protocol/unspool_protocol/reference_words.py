@@ -67,6 +67,19 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     "cancelled": (ErrorCode.INVALID_REQUEST, "The connection ended before the request was served."),
     "model": (ErrorCode.INTERNAL, "The model service failed; `data.codexErrorInfo` says how."),
     "overloaded": (ErrorCode.OVERLOADED, "Too many requests in flight; nothing was done, try again later."),
+    "rateLimited": (
+        ErrorCode.OVERLOADED,
+        "Too many requests of this connection or its token in a time; `data.retryAfterMs` says how long to wait.",
+    ),
+    "limitReached": (
+        ErrorCode.OVERLOADED,
+        "The server holds as many of something as it may; `data.limit` names the setting, `data.max` its value.",
+    ),
+    "forbidden": (ErrorCode.INVALID_REQUEST, "The caller's token lacks a scope; `data.scope` names it."),
+    "pathRefused": (
+        ErrorCode.INVALID_REQUEST,
+        "A path outside of what the server allows; `data.field` names the parameter.",
+    ),
     "parseError": (ErrorCode.PARSE_ERROR, "The message is no JSON."),
     "batch": (ErrorCode.INVALID_REQUEST, "Batches are not served."),
     "notAnObject": (ErrorCode.INVALID_REQUEST, "The message is JSON, but no object."),

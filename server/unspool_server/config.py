@@ -92,12 +92,87 @@ class HistoryOptions(ConfigModel):
     retained_events: int = Field(default=4096, ge=16)
 
 
+class AccessToken(ConfigModel):
+    """One `[[access.tokens]]` table: a capability token, of which the server knows nothing but the digest.
+
+    Attributes:
+        name: For limits and logs; tokens of one name and tenant share their limits.
+        sha256: SHA-256 of the token, 64 hexadecimal digits.
+        scopes: `read`, `write` or `admin`; each includes those before it.
+        tenant: Whose threads it sees; empty for those of the machine's owner.
+    """
+
+    name: str = Field(min_length=1)
+    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$", repr=False, exclude=True)
+    scopes: tuple[Literal["read", "write", "admin"], ...] = ("write",)
+    tenant: str = ""
+
+
+class AccessOptions(ConfigModel):
+    """`[access]`: who may reach a listening daemon, and what for. Clients can neither read nor override it.
+
+    Attributes:
+        tokens: Tokens beside those that flags name; with one of them every WebSocket client needs a token.
+        allowed_origins: Values of `Origin` that are let in, in full; `vscode-webview://*` allows every origin of a
+            scheme that no web page has.
+        allowed_hosts: Names that requests may be addressed to, beside `localhost` and IP addresses.
+        allowed_paths: Folders whose files clients may name by path, beside the home.
+    """
+
+    tokens: tuple[AccessToken, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_paths: tuple[str, ...] = ()
+
+
+class Limits(ConfigModel):
+    """`[limits]`: the most that the server takes on, of everything that a client could ask too much of.
+
+    Clients can neither read nor override it.
+
+    Attributes:
+        message_bytes: The longest message; a longer one is passed over and answered with `tooLong`.
+        requests_in_flight: Requests of one connection that run at once; one more is refused with `overloaded`.
+        unsent_bytes: Answers and events that may wait for one client before its requests are no longer read.
+        requests_per_second: Of one connection, in the long run; `rateLimited` beyond. 0: no limit.
+        request_burst: Requests of one connection that may come at once.
+        token_requests_per_second: Of all connections with one token together. 0: no limit.
+        token_request_burst: Requests of one token that may come at once.
+        connections: WebSocket connections at once; one more is refused with status 503.
+        connections_per_token: Connections at once with one token; one more is refused with status 429.
+        subscriptions_per_connection: Threads that one connection may follow; `limitReached` beyond.
+        threads_loaded: Threads in memory at once; `limitReached` for one more.
+        turns_open: Turns that run at once, in all threads; `limitReached` for one more.
+        queued_inputs: Messages that may wait for a running turn to take them in; `limitReached` for one more.
+        input_characters: Text of one input of a turn.
+    """
+
+    message_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    requests_in_flight: int = Field(default=128, ge=1)
+    unsent_bytes: int = Field(default=16 * 1024 * 1024, ge=1024)
+    requests_per_second: float = Field(default=1000.0, ge=0.0)
+    request_burst: int = Field(default=20_000, ge=1)
+    token_requests_per_second: float = Field(default=2000.0, ge=0.0)
+    token_request_burst: int = Field(default=40_000, ge=1)
+    connections: int = Field(default=1024, ge=1)
+    connections_per_token: int = Field(default=512, ge=1)
+    subscriptions_per_connection: int = Field(default=1000, ge=1)
+    threads_loaded: int = Field(default=2000, ge=1)
+    turns_open: int = Field(default=500, ge=1)
+    queued_inputs: int = Field(default=100, ge=1)
+    input_characters: int = Field(default=1 << 20, ge=1)
+
+
 BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
     OFFLINE: ProviderConfig(name="Offline", wire_api="offline"),
     "openai": ProviderConfig(name="OpenAI", base_url="https://api.openai.com/v1", env_key="OPENAI_API_KEY"),
 }
 """Usable without a table of their own. A table of the same name that has `base_url` or `wire_api` replaces them; one
 that has neither changes single keys."""
+
+
+NOT_FOR_CLIENTS = frozenset({"access", "limits"})
+"""Tables that what a client asks for its thread cannot change."""
 
 
 class Config(ConfigModel):
@@ -142,6 +217,8 @@ class Config(ConfigModel):
     thread_unload_delay_secs: float = Field(default=60.0, ge=0.0)
     history: HistoryOptions = HistoryOptions()
     features: Mapping[str, Any] = Field(default_factory=dict)
+    access: AccessOptions = Field(default=AccessOptions(), exclude=True)
+    limits: Limits = Limits()
 
     def provider(self, name: str | None = None) -> ProviderConfig:
         """The table of a provider, by default of the configured one.

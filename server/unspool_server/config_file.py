@@ -15,8 +15,10 @@ from pydantic import BaseModel, ValidationError
 from unspool_server.config import (
     BUILT_IN_PROVIDERS,
     FALLBACK_MODEL,
+    NOT_FOR_CLIENTS,
     OFFLINE,
     OFFLINE_MODEL,
+    AccessToken,
     Config,
     ConfigError,
     ProviderConfig,
@@ -111,7 +113,7 @@ def load_config(
 def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     """A configuration with some dotted keys replaced by decoded values (`config` of thread/start).
 
-    Unknown keys are ignored, as everywhere on the wire.
+    Unknown keys are ignored, as everywhere on the wire, and so are those that no client may change.
 
     Raises:
         ConfigError: A value of the wrong type; names the key.
@@ -120,8 +122,9 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     # Dumps leave secrets out; the new configuration keeps them.
     raw["model_providers"] = {name: dict(table) for name, table in config.model_providers.items()}
     for key, value in values.items():
-        _set_dotted(raw, key, value)
-    return _validated(raw)
+        if key.partition(".")[0] not in NOT_FOR_CLIENTS:
+            _set_dotted(raw, key, value)
+    return _validated(raw).model_copy(update={name: getattr(config, name) for name in NOT_FOR_CLIENTS})
 
 
 def parse_override(text: str) -> Any:
@@ -152,17 +155,28 @@ def unknown_keys(raw: Mapping[str, Any]) -> Iterator[str]:
 def _unknown(raw: Mapping[str, Any], model: type[BaseModel], prefix: str, foreign: frozenset[str]) -> Iterator[str]:
     for key, value in raw.items():
         field = model.model_fields.get(key)
-        if field is None:
-            if key not in foreign:
-                yield prefix + key
-        elif isinstance(value, Mapping):
-            annotation = field.annotation
-            if ProviderConfig in get_args(annotation):
-                for name, table in value.items():
-                    if isinstance(table, Mapping):
-                        yield from _unknown(table, ProviderConfig, f"{prefix}{key}.{name}.", FOREIGN_PROVIDER_KEYS)
-            elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                yield from _unknown(value, annotation, f"{prefix}{key}.", frozenset())
+        if field is not None:
+            for name, table, inner, known in _tables_of(key, value, field.annotation):
+                yield from _unknown(table, inner, f"{prefix}{name}.", known)
+        elif key not in foreign:
+            yield prefix + key
+
+
+_Table = tuple[str, Mapping[str, Any], type[BaseModel], frozenset[str]]
+
+
+def _tables_of(key: str, value: Any, annotation: Any) -> Iterator[_Table]:
+    """The tables inside a value: name, content, model, and keys of theirs that only Codex has."""
+    if isinstance(value, list) and AccessToken in get_args(annotation):
+        for index, table in enumerate(value):
+            if isinstance(table, Mapping):
+                yield f"{key}[{index}]", table, AccessToken, frozenset()
+    elif isinstance(value, Mapping) and ProviderConfig in get_args(annotation):
+        for name, table in value.items():
+            if isinstance(table, Mapping):
+                yield f"{key}.{name}", table, ProviderConfig, FOREIGN_PROVIDER_KEYS
+    elif isinstance(value, Mapping) and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield key, value, annotation, frozenset()
 
 
 def _read_toml(path: Path, *, required: bool) -> dict[str, Any]:

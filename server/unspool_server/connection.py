@@ -26,6 +26,8 @@ from typing import Any, Literal, Protocol
 from unspool_protocol.startup import ClientCapabilities, InitializeParams, InitializeResult
 
 from unspool_server import __version__
+from unspool_server.access.gatekeeper import Gatekeeper
+from unspool_server.access.principal import OWNER, Principal, Scope
 from unspool_server.envelope import (
     Answer,
     Malformed,
@@ -122,6 +124,7 @@ class Shared:
     max_in_flight: int = MAX_IN_FLIGHT
     max_unsent_bytes: int = MAX_UNSENT_BYTES
     new_outbox: Callable[[], Outbox] = Outbox
+    gatekeeper: Gatekeeper = field(default_factory=Gatekeeper)
     ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
 
@@ -130,10 +133,15 @@ class Connection:
 
     A transport calls `receive` for each message after awaiting `ready`, sends what `take` gives, and ends with
     `end_input` (optional) and `close`.
+
+    Args:
+        principal: Who was let in; by default whoever needs no token.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, principal: Principal = OWNER) -> None:
         self.id = next(shared.ids)
+        self.principal = principal
+        self._meter = shared.gatekeeper.meter(principal)
         self.outbox = shared.new_outbox()
         self.opted_out: frozenset[str] = frozenset()
         self.experimental = False
@@ -171,7 +179,7 @@ class Connection:
             case Request() as request:
                 self._start(request)
             case Answer(id=request_id, message=body):
-                if request_id is not None and self.initialized:
+                if request_id is not None and self.initialized and self.principal.may(Scope.WRITE):
                     self._shared.hub.answer(self, request_id, body)
             case Malformed() as bad:
                 self.reject(RequestError(bad.message, data={"reason": bad.reason}, code=bad.code), bad.id)
@@ -251,8 +259,13 @@ class Connection:
         """Begin a request, or refuse it at once: before the handshake and when too many are running."""
         if self._stage is Stage.NEW:
             self._put(refuse(request, NotInitialized()))
-        elif len(self._tasks) >= self._shared.max_in_flight:
-            self._put(refuse(request, Overloaded()))
+            return
+        try:
+            self._meter.admit()
+            if len(self._tasks) >= self._shared.max_in_flight:
+                raise Overloaded
+        except RequestError as error:
+            self._put(refuse(request, error))
         else:
             task = asyncio.get_running_loop().create_task(
                 self._serve(request), name=f"connection {self.id} {request.method}"

@@ -3,7 +3,8 @@
     UnspoolError
     ├── RequestError(code, message, data)      the client's fault; safe to show
     │   ├── InvalidParams · NotInitialized · AlreadyInitialized · UnknownMethod
-    │   ├── ThreadNotFound · NotMaterialised · ThreadBusy · TurnsOutOfRange · Unsupported · Overloaded
+    │   ├── ThreadNotFound · NotMaterialised · ThreadBusy · TurnsOutOfRange · Unsupported
+    │   ├── Overloaded · RateLimited(wait_ms) · LimitReached(limit, most) · Forbidden(scope) · PathRefused
     ├── StoreError                             disk or another writer
     │   ├── LogConflict(expected, actual) · LogCorrupt(path, line) · LogMissing · WriterHeld(holder)
     │   ├── WriteFailed(retryable) · StoreClosed · DependentThreads(thread_ids)
@@ -116,6 +117,47 @@ class Overloaded(RequestError):
 
     def __init__(self) -> None:
         super().__init__("Server overloaded; retry later.", data={"codexErrorInfo": "server_overloaded"})
+
+
+class RateLimited(RequestError):
+    """More requests in a time than this connection or its token may send; nothing was done."""
+
+    code = ErrorCode.OVERLOADED
+    reason = "rateLimited"
+
+    def __init__(self, wait_ms: int) -> None:
+        super().__init__(
+            "Rate limit exceeded; retry later.", data={"retryAfterMs": wait_ms, "codexErrorInfo": "server_overloaded"}
+        )
+        self.wait_ms = wait_ms
+
+
+class LimitReached(RequestError):
+    """The server holds as many of something as it may; nothing was done. `data.limit` is the key in `[limits]`."""
+
+    code = ErrorCode.OVERLOADED
+    reason = "limitReached"
+
+    def __init__(self, limit: str, most: int) -> None:
+        super().__init__(f"Limit reached: {limit} = {most}", data={"limit": limit, "max": most})
+
+
+class Forbidden(RequestError):
+    """The caller's token does not have the scope that this takes; `data.scope` names it."""
+
+    reason = "forbidden"
+
+    def __init__(self, what: str, scope: str) -> None:
+        super().__init__(f"{what} requires the scope `{scope}`", data={"scope": scope})
+
+
+class PathRefused(RequestError):
+    """A path that this caller may not name; whether anything is there is not told."""
+
+    reason = "pathRefused"
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"`{field}` is outside of what this server allows", data={"field": field})
 
 
 class StoreError(UnspoolError):

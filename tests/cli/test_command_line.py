@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -136,7 +137,8 @@ def test_authentication_flags_are_handed_over(started: list[ServerOptions]) -> N
     [
         ["--ws-token-file", "/secret"],
         ["--ws-auth", "capability-token"],
-        ["--ws-auth", "capability-token", "--ws-token-file", "relative"],
+        ["--ws-auth", "capability-token", "--ws-token-sha256", "ab"],
+        ["--ws-auth", "capability-token", "--ws-token-file", "/a", "--ws-issuer", "me"],
         ["--ws-auth", "capability-token", "--ws-token-file", "/a", "--ws-token-sha256", "ab"],
         ["--ws-auth", "signed-bearer-token"],
         ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", "/s", "--ws-token-sha256", "ab"],
@@ -148,7 +150,9 @@ def test_authentication_flags_that_do_not_fit_start_nothing(started: list[Server
 
 def test_serve_listens_on_this_machine_and_says_so(started: list[ServerOptions]) -> None:
     assert run("serve", "--port", "0").exit_code == 0
-    assert started == [ServerOptions(listen=Listen("ws", "127.0.0.1", 0), banner=True)]
+    assert run("serve", "--port", "0", "--no-auth").exit_code == 0
+    here = ServerOptions(listen=Listen("ws", "127.0.0.1", 0), banner=True)
+    assert started == [replace(here, home_token=True), here]
 
 
 @pytest.mark.parametrize(

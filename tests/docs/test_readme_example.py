@@ -1,6 +1,7 @@
 """The README's client example runs against the daemon that the README says to start."""
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -22,7 +23,8 @@ def example() -> str:
 async def served(home: Path) -> AsyncIterator[str]:
     """The address of `unspool serve` on a free port."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "unspool_server.cli.main", "serve", "--port", "0", "--home", str(home)),
+        *(sys.executable, "-m", "unspool_server.cli.main", "serve", "--port", "0"),
+        env={**os.environ, "UNSPOOL_HOME": str(home)},
         stdin=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -48,6 +50,7 @@ async def test_the_client_example_of_the_readme_runs_and_shows_a_whole_turn(tmp_
     async with served(tmp_path) as address:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-W", "error", "-c", code.replace(DEFAULT_ADDRESS, address)),
+            env={**os.environ, "UNSPOOL_HOME": str(tmp_path)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from unspool_protocol.base import WireModel
+from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.connection import MAX_IN_FLIGHT, MAX_UNSENT_BYTES, Shared
 from unspool_server.envelope import MessageId
 from unspool_server.errors import LogMissing, WriteFailed, WriterHeld
@@ -169,6 +170,7 @@ def make_shared(
     max_in_flight: int = MAX_IN_FLIGHT,
     max_unsent_bytes: int = MAX_UNSENT_BYTES,
     new_outbox: Callable[[], Outbox] = Outbox,
+    gatekeeper: Gatekeeper | None = None,
 ) -> Shared:
     dispatcher = Dispatcher(table.handlers, lambda: GATE)
     return Shared(
@@ -178,4 +180,5 @@ def make_shared(
         max_in_flight=max_in_flight,
         max_unsent_bytes=max_unsent_bytes,
         new_outbox=new_outbox,
+        gatekeeper=gatekeeper or Gatekeeper(),
     )

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unspool_server.access.bearer import Capability, CapabilityTokens, digest_of
+from unspool_server.access.principal import OWNER
 from unspool_server.connection import Shared
+from unspool_server.transport.gate import Rules
 from unspool_server.transport.unix import UnixListener
 from unspool_server.transport.websocket import Listener, ListenRefused, listen_tcp
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
@@ -39,7 +42,12 @@ async def recv(client: ClientConnection) -> Any:
 async def http(listener: Listener, start: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
     """One plain HTTP exchange: status and body."""
     reader, writer = await asyncio.open_connection(*listener.address)
-    lines = [start, "Host: x", "Connection: close", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    lines = [
+        start,
+        "Host: 127.0.0.1",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in (headers or {}).items()),
+    ]
     writer.write("\r\n".join([*lines, "", ""]).encode())
     answer = await asyncio.wait_for(reader.read(), WAIT_S)
     writer.close()
@@ -113,10 +121,8 @@ async def test_whoever_carries_an_origin_gets_nothing(listener: Listener, origin
 
 
 async def test_authority_is_asked_for_at_the_upgrade_and_not_for_health(shared: Shared) -> None:
-    def authorize(headers: Mapping[str, str]) -> str | None:
-        return None if headers.get("authorization") == "Bearer right" else "missing websocket bearer token"
-
-    async with listen_tcp(shared, "127.0.0.1", 0, authorize=authorize) as listener:
+    tokens = CapabilityTokens([Capability(digest_of("right"), OWNER)])
+    async with listen_tcp(shared, "127.0.0.1", 0, rules=Rules(tokens)) as listener:
         assert (await http(listener, "GET /healthz HTTP/1.1"))[0] == 200
         for path in ("/", "/healthz"):
             with pytest.raises(InvalidStatus) as refused:

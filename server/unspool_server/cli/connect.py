@@ -9,8 +9,9 @@ from typing import TypeVar
 from unspool_client import Channel, Client, ClientError
 
 from unspool_server import __version__
-from unspool_server.cli.options import Failure, ServerOptions
+from unspool_server.cli.options import Failure, Remote, ServerOptions
 from unspool_server.config import ConfigError
+from unspool_server.config_file import resolve_home
 from unspool_server.errors import UnspoolError
 from unspool_server.transport.memory import MemoryTransport
 
@@ -44,17 +45,18 @@ class MemoryLink:
 
 
 @asynccontextmanager
-async def connected(
-    options: ServerOptions, *, remote: str | None, token_env: str | None, name: str
-) -> AsyncIterator[Client]:
+async def connected(options: ServerOptions, *, remote: Remote | None, name: str) -> AsyncIterator[Client]:
     """Yield a client; without `remote` a daemon runs beside it and is closed in order afterwards.
 
     Args:
-        token_env: Variable with the bearer token of the running server.
         name: `clientInfo.name`; threads are recorded under it as their originator.
     """
     if remote is not None:
-        async with Client.connect(remote, token=_token(token_env), name=name, version=__version__) as client:
+        token, home = _token(remote.token_env), resolve_home(options.home)
+        opening = Client.connect(
+            remote.url, token, token_file=remote.token_file, home=home, name=name, version=__version__
+        )
+        async with opening as client:
             yield client
         return
     from unspool_server.cli.daemon import local_daemon
@@ -70,7 +72,7 @@ async def connected(
             yield client
 
 
-def run(options: ServerOptions, remote: str | None, token_env: str | None, body: Callable[[Client], Awaitable[T]]) -> T:
+def run(options: ServerOptions, remote: Remote | None, body: Callable[[Client], Awaitable[T]]) -> T:
     """Connect, do something, disconnect.
 
     Raises:
@@ -78,7 +80,7 @@ def run(options: ServerOptions, remote: str | None, token_env: str | None, body:
     """
 
     async def whole() -> T:
-        async with connected(options, remote=remote, token_env=token_env, name="unspool_cli") as client:
+        async with connected(options, remote=remote, name="unspool_cli") as client:
             return await body(client)
 
     with reported():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from unspool_protocol.cursors import EventCursor
 
+from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.cli.options import ServerOptions
 from unspool_server.config import Config, ConfigError
 from unspool_server.config_file import load_config, resolve_home
@@ -78,7 +79,15 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
     try:
-        yield Shared(Dispatcher(_table), hub, home, Services(sessions, hub, env))
+        yield Shared(
+            Dispatcher(_table),
+            hub,
+            home,
+            Services(sessions, hub, env),
+            max_in_flight=config.limits.requests_in_flight,
+            max_unsent_bytes=config.limits.unsent_bytes,
+            gatekeeper=Gatekeeper(config.limits),
+        )
     finally:
         await sessions.close()
         await hub.close()
@@ -140,11 +149,11 @@ async def _serve(options: ServerOptions, config: Config, home: Path, streams: tu
         match options.listen.kind:
             case "stdio":
                 assert streams is not None
-                await _serve_stdio(shared, streams, stop)
+                await _serve_stdio(shared, streams, stop, config)
             case "ws":
-                return await _serve_websocket(options, shared, stop)
+                return await _serve_websocket(options, config, shared, stop)
             case "unix":
-                await _serve_unix(options, shared, home, stop)
+                await _serve_unix(options, config, shared, stop)
             case "off":
                 await stop.wait()
     return EXIT_OK
@@ -166,10 +175,11 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
-async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.Event) -> None:
+async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.Event, config: Config) -> None:
     from unspool_server.transport.stdio import serve_stdio
 
-    serving = asyncio.create_task(serve_stdio(shared, *streams), name="stdio")
+    limit = config.limits.message_bytes
+    serving = asyncio.create_task(serve_stdio(shared, *streams, max_message_bytes=limit), name="stdio")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     for task in (serving, stopping):
@@ -179,47 +189,62 @@ async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.E
         raise results[0]
 
 
-async def _serve_websocket(options: ServerOptions, shared: Shared, stop: asyncio.Event) -> int:
-    from unspool_server.transport.websocket import ListenRefused, listen_tcp
+async def _serve_websocket(options: ServerOptions, config: Config, shared: Shared, stop: asyncio.Event) -> int:
+    from unspool_server.access.secret_files import SecretRefused
+    from unspool_server.cli.admission import rules_of
+    from unspool_server.transport.websocket import ListenRefused, Tls, listen_tcp
 
-    if options.auth is not None:
-        sys.stderr.write("Error: --ws-auth is not supported by this version\n")
-        return EXIT_FAILED
+    host, port, tls = options.listen.host, options.listen.port, options.tls
     try:
-        listener = listen_tcp(shared, options.listen.host, options.listen.port)
-    except ListenRefused as error:
+        listener = listen_tcp(
+            shared,
+            host,
+            port,
+            rules=rules_of(options, config.access, shared.home),
+            max_message_bytes=config.limits.message_bytes,
+            tls=Tls(tls.certificate, tls.key) if tls is not None else None,
+        )
+    except (ListenRefused, SecretRefused) as error:
         sys.stderr.write(f"Error: {error}\n")
         return EXIT_FAILED
+    except ConfigError as error:
+        sys.stderr.write(f"Error loading config.toml: {error.message}\n")
+        return EXIT_FAILED
     except OSError as error:
-        where = f"ws://{options.listen.host}:{options.listen.port}"
-        sys.stderr.write(f"Error: cannot listen on {where}: {error.strerror or error}\n")
+        sys.stderr.write(f"Error: cannot listen on ws://{host}:{port}: {error.strerror or error}\n")
         return EXIT_FAILED
     async with listener:
-        host, port = listener.address
-        shown = f"[{host}]" if ":" in host else host
-        _banner(shown, port, friendly=options.banner)
+        _banner(options, listener.address[0], listener.address[1], shared.home)
         await stop.wait()
     return EXIT_OK
 
 
-def _banner(host: str, port: int, *, friendly: bool) -> None:
+def _banner(options: ServerOptions, host: str, port: int, home: Path) -> None:
+    """Addresses, and for people how to get in; the token itself only where it was asked for."""
+    from unspool_server.access.secret_files import TOKEN_FILE, home_token
+
+    where, secure = f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "s" if options.tls else ""
+    head = "Unspool is ready. Connect a client to the address below; Ctrl-C ends it."
     lines = [
-        f"  listening on: ws://{host}:{port}",
-        f"  readyz: http://{host}:{port}/readyz",
-        f"  healthz: http://{host}:{port}/healthz",
+        head if options.banner else "unspool app-server",
+        f"  listening on: ws{secure}://{where}",
+        f"  readyz: http{secure}://{where}/readyz",
+        f"  healthz: http{secure}://{where}/healthz",
     ]
-    head = (
-        "Unspool is ready. Connect a client to the address below; Ctrl-C ends it." if friendly else "unspool app-server"
-    )
-    sys.stderr.write("\n".join([head, *lines]) + "\n")
+    if options.home_token:
+        lines.append(f"  token: {home_token(home) if options.show_token else f'in {home / TOKEN_FILE}'}")
+        lines.append("  Clients send it as `Authorization: Bearer TOKEN`; unspool and its Python client find it there.")
+    elif options.banner:
+        lines.append("  Every program on this machine may connect (--no-auth).")
+    sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
 
 
-async def _serve_unix(options: ServerOptions, shared: Shared, home: Path, stop: asyncio.Event) -> None:
+async def _serve_unix(options: ServerOptions, config: Config, shared: Shared, stop: asyncio.Event) -> None:
     from unspool_server.transport.unix import UnixListener
 
-    path = options.listen.path or home / "app-server.sock"
-    async with UnixListener(shared, path):
+    path = options.listen.path or shared.home / "app-server.sock"
+    async with UnixListener(shared, path, max_message_bytes=config.limits.message_bytes):
         sys.stderr.write(f"unspool app-server\n  listening on: unix://{path}\n")
         sys.stderr.flush()
         await stop.wait()

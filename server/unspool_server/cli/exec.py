@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from unspool_server.cli.options import ConfigFlags, Failure, config_options, remote_options, server_options
+from unspool_server.cli.options import ConfigFlags, Failure, Remote, config_options, remote_options, server_options
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
 ANY_FILE = click.Path(path_type=Path, dir_okay=False)
@@ -67,8 +67,7 @@ def exec_command(
     words: tuple[str, ...],
     *,
     flags: ConfigFlags,
-    remote: str | None,
-    token_env: str | None,
+    remote: Remote | None,
     as_json: bool,
     color: str,
     last_message: Path | None,
@@ -86,7 +85,7 @@ def exec_command(
     output = exec_run.Output(as_json=as_json, color={"always": True, "never": False}.get(color))
 
     with connect.reported():
-        status = exec_run.run(options, request, output, remote=remote, token_env=token_env, last_message=last_message)
+        status = exec_run.run(options, request, output, remote=remote, last_message=last_message)
     raise SystemExit(status)
 
 

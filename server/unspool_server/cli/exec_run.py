@@ -19,7 +19,7 @@ from unspool_server.cli.connect import connected
 from unspool_server.cli.exec import ExecRequest
 from unspool_server.cli.exec_json import NOTICES, JsonLines
 from unspool_server.cli.exec_text import TextLines
-from unspool_server.cli.options import Failure, ServerOptions
+from unspool_server.cli.options import Failure, Remote, ServerOptions
 from unspool_server.config_file import parse_override
 
 CLIENT_NAME = "unspool_exec"
@@ -80,8 +80,7 @@ def run(
     request: ExecRequest,
     output: Output,
     *,
-    remote: str | None,
-    token_env: str | None,
+    remote: Remote | None,
     last_message: Path | None,
 ) -> int:
     """Connect, run, print.
@@ -91,7 +90,7 @@ def run(
     """
 
     async def whole() -> int:
-        async with connected(options, remote=remote, token_env=token_env, name=CLIENT_NAME) as client:
+        async with connected(options, remote=remote, name=CLIENT_NAME) as client:
             return await run_turn(client, request, output)
 
     status = asyncio.run(whole())

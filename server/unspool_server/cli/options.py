@@ -36,10 +36,20 @@ class WebSocketAuth:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Certificate (with its chain) and key, PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
 class ServerOptions:
     """What a daemon is started with.
 
     Attributes:
+        home_token: Demand the home's own token from WebSocket clients.
+        show_token: Tell it in the banner.
         home: The flag as given; `config_file.resolve_home` decides.
         config_file: Instead of the home's `config.toml`.
         overrides: Dotted key -> text of a TOML value.
@@ -53,6 +63,9 @@ class ServerOptions:
     strict_config: bool = False
     auth: WebSocketAuth | None = None
     banner: bool = False
+    home_token: bool = False
+    show_token: bool = False
+    tls: TlsFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +158,66 @@ def _is_setting(value: str) -> bool:
     return re.match(r"[A-Za-z0-9_.\-]+=", value) is not None and not value.startswith(".")
 
 
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A running server to use, and where the token for it comes from; at most one of the two is given."""
+
+    url: str
+    token_env: str | None = None
+    token_file: Path | None = None
+
+
 def remote_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--remote` and the variable that holds its token."""
-    token = click.option(
-        "--remote-auth-token-env", "token_env", metavar="ENV_VAR", help="Variable that holds the server's bearer token."
+    """`--remote` and its token, handed over together as `remote`; None without `--remote`."""
+
+    @functools.wraps(command)
+    def collected(*args: Any, remote: str | None, token_env: str | None, token_file: Path | None, **rest: Any) -> Any:
+        if token_env is not None and token_file is not None:
+            raise click.UsageError("--remote-auth-token-env and --token-file exclude each other")
+        return command(*args, remote=Remote(remote, token_env, token_file) if remote else None, **rest)
+
+    for option in (
+        click.option("--token-file", type=click.Path(path_type=Path), help="File with the server's bearer token."),
+        click.option(
+            "--remote-auth-token-env",
+            "token_env",
+            metavar="ENV_VAR",
+            help="Variable that holds the server's bearer token.",
+        ),
+        click.option("--remote", metavar="URL", help="Use a running server: ws[s]://HOST:PORT or unix://PATH."),
+    ):
+        collected = option(collected)
+    return collected
+
+
+def tls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--tls-cert` and `--tls-key`, handed over together as `tls`."""
+
+    @functools.wraps(command)
+    def collected(*args: Any, tls_cert: Path | None, tls_key: Path | None, **rest: Any) -> Any:
+        if (tls_cert is None) != (tls_key is None):
+            raise Failure("Error: --tls-cert and --tls-key go together")
+        tls = None if tls_cert is None or tls_key is None else TlsFiles(tls_cert.absolute(), tls_key.absolute())
+        return command(*args, tls=tls, **rest)
+
+    file = click.Path(path_type=Path, dir_okay=False)
+    key = click.option("--tls-key", type=file, help="PEM file with the certificate's key.")
+    return click.option("--tls-cert", type=file, help="PEM file with a certificate: clients use wss://.")(
+        key(collected)
     )
-    remote = click.option("--remote", metavar="URL", help="Use a running server: ws://HOST:PORT or unix://PATH.")
-    return remote(token(command))
 
 
-def server_options(
-    flags: ConfigFlags,
-    *,
-    listen: Listen = Listen("off"),
-    auth: WebSocketAuth | None = None,
-    banner: bool = False,
-) -> ServerOptions:
-    """Put everything together. Raises Failure for a `-c` without `=`."""
+def server_options(flags: ConfigFlags, *, listen: Listen = Listen("off"), **rest: Any) -> ServerOptions:
+    """Put everything together; `rest` are further members of `ServerOptions`. Raises Failure for a `-c` without `=`."""
     settings = overrides(flags.settings)
-    return ServerOptions(listen, flags.home, flags.config_file, settings, flags.strict_config, auth, banner)
+    return ServerOptions(
+        listen=listen,
+        home=flags.home,
+        config_file=flags.config_file,
+        overrides=settings,
+        strict_config=flags.strict_config,
+        **rest,
+    )
 
 
 def overrides(settings: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unspool_server.cli.options import ConfigFlags, config_options, remote_options, server_options
+from unspool_server.cli.options import ConfigFlags, Remote, config_options, remote_options, server_options
 
 if TYPE_CHECKING:
     from unspool_client import Client, Event, EventStream
@@ -57,8 +57,7 @@ def replay(
     follow: bool,
     as_json: bool,
     flags: ConfigFlags,
-    remote: str | None,
-    token_env: str | None,
+    remote: Remote | None,
 ) -> None:
     """Show a thread's events again, in order, as clients saw them."""
     from unspool_server.cli import connect
@@ -77,7 +76,7 @@ def replay(
         async with thread.events(after) as stream:
             await play(stream, show, speed=speed, end=end, quiet_s=None if follow else QUIET_S)
 
-    connect.run(server_options(flags), remote, token_env, body)
+    connect.run(server_options(flags), remote, body)
 
 
 async def play(

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unspool_server.cli.options import ConfigFlags, ServerOptions, config_options, remote_options, server_options
+from unspool_server.cli.options import (
+    ConfigFlags,
+    Remote,
+    ServerOptions,
+    config_options,
+    remote_options,
+    server_options,
+)
 from unspool_server.cli.points import POINT, place_text
 
 if TYPE_CHECKING:
@@ -29,15 +36,14 @@ class Target:
     """Whose threads, and how to tell what was done."""
 
     options: ServerOptions
-    remote: str | None
-    token_env: str | None
+    remote: Remote | None
     as_json: bool
 
     def run(self, body: Body) -> Any:
         """Do something with a client. Raises Failure for what the server refuses."""
         from unspool_server.cli import connect
 
-        return connect.run(self.options, self.remote, self.token_env, body)
+        return connect.run(self.options, self.remote, body)
 
     def call(self, method: str, **params: Any) -> Result:
         """Call one method; parameters that are None are left out."""
@@ -58,8 +64,8 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command here, handed over together as `target`."""
 
     @functools.wraps(command)
-    def collected(*, flags: ConfigFlags, remote: str | None, token_env: str | None, as_json: bool, **rest: Any) -> Any:
-        return command(target=Target(server_options(flags), remote, token_env, as_json), **rest)
+    def collected(*, flags: ConfigFlags, remote: Remote | None, as_json: bool, **rest: Any) -> Any:
+        return command(target=Target(server_options(flags), remote, as_json), **rest)
 
     shown = click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")(collected)
     return config_options(remote_options(shown))

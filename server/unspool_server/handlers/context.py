@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 from unspool_protocol.base import WireModel
 
+from unspool_server.access.principal import Principal
 from unspool_server.events.outbox import Outbox
 
 
@@ -18,6 +19,10 @@ class Peer(Protocol):
     @property
     def id(self) -> int:
         """Unique among the connections of this process; never reused."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who it belongs to: tenant and scopes."""
 
     @property
     def outbox(self) -> Outbox:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import orjson
 
+from unspool_server.access.principal import OWNER, Principal
 from unspool_server.connection import Connection, Shared
 from unspool_server.envelope import encode
 from unspool_server.transport.pump import Incoming, pump
@@ -18,8 +19,8 @@ _QUEUED_MESSAGES = 16
 class MemoryTransport:
     """The client's side. Used as an async context manager, or with `start` and `close`."""
 
-    def __init__(self, shared: Shared) -> None:
-        self.connection = Connection(shared)
+    def __init__(self, shared: Shared, principal: Principal = OWNER) -> None:
+        self.connection = Connection(shared, principal)
         self._to_server: asyncio.Queue[bytes | str | None] = asyncio.Queue(_QUEUED_MESSAGES)
         self._to_client: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED_MESSAGES)
         self._task: asyncio.Task[None] | None = None

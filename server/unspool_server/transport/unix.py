@@ -9,14 +9,17 @@ from types import TracebackType
 from typing import Self
 
 from unspool_server.connection import Shared
+from unspool_server.transport.framing import MAX_MESSAGE_BYTES
+from unspool_server.transport.gate import OPEN_TO_OWNER
 from unspool_server.transport.websocket import Listener, ListenRefused, application
 
 
 class UnixListener:
     """Like `websocket.Listener`, on a path. Binding happens in `start`."""
 
-    def __init__(self, shared: Shared, path: Path) -> None:
+    def __init__(self, shared: Shared, path: Path, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self.path = path
+        self._max_message_bytes = max_message_bytes
         self._shared = shared
         self._listener: Listener | None = None
 
@@ -39,7 +42,9 @@ class UnixListener:
         except OSError:
             listening.close()
             raise
-        self._listener = Listener(application(self._shared), listening)
+        self._listener = Listener(
+            application(self._shared, OPEN_TO_OWNER), listening, max_message_bytes=self._max_message_bytes
+        )
         await self._listener.start()
 
     async def close(self) -> None:

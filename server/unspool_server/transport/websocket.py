@@ -1,4 +1,4 @@
-"""WebSocket over TCP (`wire` §1): Starlette decides who may connect, uvicorn speaks the protocol.
+"""WebSocket over TCP (`wire` §1): uvicorn speaks the protocol, `gate.py` decides who comes in.
 
 `Listener` runs uvicorn inside this process on a socket that it is given; `unix.py` gives it another kind.
 """
@@ -7,29 +7,28 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
 from unspool_server.connection import Connection, Shared
 from unspool_server.errors import RequestError, UnspoolError
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
+from unspool_server.transport.gate import HEALTH, PRINCIPAL, Gate, Rules
 from unspool_server.transport.pump import Incoming, pump
 
-Authorize = Callable[[Mapping[str, str]], str | None]
-"""Looks at the headers of an upgrade: None lets it pass, text is the body of a 401."""
-
-_HEALTH = ("/healthz", "/readyz")
 _SHUTDOWN_S = 5
 _CLOSE_S = 2
 _BINARY_REFUSED = "Invalid request: binary frames are not supported"
@@ -39,25 +38,40 @@ class ListenRefused(UnspoolError):
     """An address that the server will not listen on."""
 
 
-def application(shared: Shared, authorize: Authorize | None = None) -> ASGIApp:
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificate (with its chain) and key, PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def application(shared: Shared, rules: Rules) -> ASGIApp:
     """The ASGI application: any path upgrades, two paths tell that the server lives."""
 
     async def converse(websocket: WebSocket) -> None:
         await websocket.accept()
-        await _serve(shared, websocket)
+        await _serve(Connection(shared, websocket.scope[PRINCIPAL]), websocket)
 
     routes = [
-        *(Route(path, _healthy, methods=["GET"]) for path in _HEALTH),
+        *(Route(path, _healthy, methods=["GET"]) for path in HEALTH),
         Route("/{path:path}", _not_an_upgrade, methods=["GET"]),
         WebSocketRoute("/{path:path}", converse),
     ]
-    return _Guard(Starlette(routes=routes), authorize)
+    return Gate(Starlette(routes=routes), rules, shared.gatekeeper)
 
 
 class Listener:
     """A running server on one socket. An async context manager; `close` ends every connection and awaits it."""
 
-    def __init__(self, app: ASGIApp, listening: socket.socket, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listening: socket.socket,
+        *,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        tls: Tls | None = None,
+    ) -> None:
         self.address: Any = listening.getsockname()
         self._socket = listening
         # No pings: a client that is slow to read is also slow to answer them, and must not be cut off for it. Dead
@@ -73,6 +87,8 @@ class Listener:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
+            ssl_certfile=tls.certificate if tls is not None else None,
+            ssl_keyfile=tls.key if tls is not None else None,
         )
         self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
@@ -119,21 +135,32 @@ def listen_tcp(
     host: str,
     port: int,
     *,
-    authorize: Authorize | None = None,
+    rules: Rules | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    tls: Tls | None = None,
 ) -> Listener:
     """Bind an IP address; port 0 takes a free one, which `Listener.address` then tells. Not started yet.
 
+    Args:
+        rules: Who may come in; by default whoever is on this machine and no web page.
+
     Raises:
-        ListenRefused: `host` is a name, or an address that others can reach while nobody is asked for a token.
+        ListenRefused: `host` is a name, or an address that others can reach while nobody is asked for a token; or the
+            certificate cannot be used.
         OSError: The address is taken or not ours.
     """
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
         raise ListenRefused(f"{host!r} is no IP address") from None
-    if not ip.is_loopback and authorize is None:
-        raise ListenRefused(f"refusing to listen on {host} without authentication")
+    rules = rules or Rules()
+    if not ip.is_loopback and rules.verifier is None:
+        raise ListenRefused(
+            f"refusing to start non-loopback websocket listener {host}:{port} without auth; configure "
+            "`--ws-auth capability-token` or `--ws-auth signed-bearer-token`"
+        )
+    if tls is not None:
+        _check_tls(tls)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -146,7 +173,20 @@ def listen_tcp(
     except OSError:
         listening.close()
         raise
-    return Listener(application(shared, authorize), listening, max_message_bytes=max_message_bytes)
+    return Listener(application(shared, rules), listening, max_message_bytes=max_message_bytes, tls=tls)
+
+
+def _check_tls(tls: Tls) -> None:
+    """Refuse files that cannot be used before anything listens. The message holds nothing of what is in them."""
+    for path in (tls.certificate, tls.key):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise ListenRefused(f"cannot read {path}: {error.strerror}") from error
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise ListenRefused(f"{tls.certificate} and {tls.key} are no certificate with its key") from error
 
 
 class _Server(uvicorn.Server):
@@ -165,33 +205,6 @@ class _Server(uvicorn.Server):
         self.up.set()
 
 
-class _Guard:
-    """Refuses before anything is looked at: whoever carries an `Origin` (403), upgrades without authority (401)."""
-
-    def __init__(self, app: ASGIApp, authorize: Authorize | None) -> None:
-        self._app, self._authorize = app, authorize
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        if "origin" in headers:
-            await _refuse(Response(status_code=403), scope, receive, send)
-            return
-        if self._authorize is not None and scope["type"] == "websocket":
-            complaint = self._authorize(headers)
-            if complaint is not None:
-                await _refuse(PlainTextResponse(complaint, status_code=401), scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
-async def _refuse(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or an upgrade, with a plain response."""
-    if scope["type"] == "websocket":
-        await WebSocket(scope, receive, send).send_denial_response(response)
-    else:
-        await response(scope, receive, send)
-
-
 async def _healthy(request: Request) -> Response:
     return Response()
 
@@ -200,7 +213,7 @@ async def _not_an_upgrade(request: Request) -> Response:
     return PlainTextResponse("Connection header did not include 'upgrade'", status_code=400)
 
 
-async def _serve(shared: Shared, websocket: WebSocket) -> None:
+async def _serve(connection: Connection, websocket: WebSocket) -> None:
     """One connection; each message is one text frame, in the order of the outbox."""
 
     async def read() -> Iterable[Incoming] | None:
@@ -219,7 +232,7 @@ async def _serve(shared: Shared, websocket: WebSocket) -> None:
             except (WebSocketDisconnect, RuntimeError) as error:
                 raise ConnectionResetError("the client is gone") from error
 
-    await pump(Connection(shared), read, write)
+    await pump(connection, read, write)
     # Our side may have ended it (a client too slow for its own policy). Whoever does not read gets no close frame.
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
         async with asyncio.timeout(_CLOSE_S):

@@ -1,0 +1,1 @@
+"""Room `access` of the server (see docs/architecture.md)."""
