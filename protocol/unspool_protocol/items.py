@@ -108,7 +108,11 @@ class UserMessageItem(_Item):
 
 
 class AgentMessageItem(_Item):
-    """What the model said; `phase` is `commentary`, `final_answer` or unknown."""
+    """What the model said; `phase` is `commentary`, `final_answer` or unknown.
+
+    Addition: a member `partial: true` marks the text so far of a message that was cut off by an interrupt, a failure or
+    a crash. Clients had seen it; the model never does. Reasoning that was cut off carries the same member.
+    """
 
     type: Literal["agentMessage"] = "agentMessage"
     text: str = ""

@@ -32,6 +32,8 @@ class RecordType(StrEnum):
     RETAINED_CONTEXT = "retained_context"
     SECURITY_RISK_SCORE = "security_risk_score"
     REALTIME_ITEM = "realtime_item"
+    PARTIAL_MESSAGE = "unspool_partial_message"
+    """Ours: text that clients saw of an item before it was complete; other readers pass it over."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -6,7 +6,8 @@ import pytest
 
 from tests.bugs.cases import THREAD, lines_of, place, resume, said, write_lines
 from tests.interaction.house import House
-from tests.interaction.stories import HANG
+from tests.interaction.later import Later
+from tests.interaction.stories import HANG, hanging
 
 
 async def test_b23_a_turn_left_open_by_a_crash_is_shown_as_interrupted_and_the_thread_goes_on(house: House) -> None:
@@ -42,12 +43,112 @@ async def test_b23_wherever_the_crash_came_no_turn_is_in_progress_and_the_next_o
         path.unlink()
 
 
-@pytest.mark.skip(
-    reason="Text shown before an interrupt is not recorded yet: it is kept in memory for snapshots of the running turn "
-    "and dropped when the turn ends; finished items of the turn stay."
-)
-async def test_b25_text_shown_before_an_interrupt_is_still_there_afterwards() -> None:
-    raise AssertionError
+@pytest.mark.parametrize("mode", ["paginated", "legacy"])
+async def test_b25_text_shown_before_an_interrupt_is_still_there_afterwards_and_no_model_input(
+    house: House, mode: str
+) -> None:
+    house.offline(*HANG)
+    async with house.daemon() as daemon:
+        client, thread, turn = await hanging(house, daemon, mode=mode)
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        ended = await client.ended(turn)
+        assert (ended["status"], ended["items"]) == ("interrupted", []), "what was cut off is no answer"
+        told = await client.event("item/completed", turnId=turn, since=client.mark - 3)
+        assert (told["params"]["item"]["partial"], told["params"]["item"]["text"]) == (True, "partial")
+        shown = await client.read(thread)
+        assert partials(shown) == ["partial"]
+        assert "partial" not in said(daemon, thread)
+        page = await client.call("thread/turns/list", {"threadId": thread, "itemsView": "full"})
+        assert [dict(turn) for turn in page["data"]] == shown["turns"]
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        assert (await client.read(thread))["turns"] == shown["turns"]
+        replayed = await client.call("thread/resume", {"threadId": thread, "replay": {"after": None}})
+        assert replayed["thread"]["turns"] == shown["turns"]
+        again = await client.event("item/completed", turnId=turn, item=told["params"]["item"])
+        assert (again["cursor"], again["replayed"]) == (told["cursor"], True)
+        assert "partial" not in said(daemon, thread)
+
+
+@pytest.mark.parametrize("mode", ["paginated", "legacy"])
+async def test_b25_text_that_waited_half_a_second_outlives_a_kill(house: House, mode: str) -> None:
+    house.offline([{"reason": "so"}, {"say": "first words", "partial": True}, {"hang": True}])
+    async with house.daemon() as daemon:
+        clock = Later(daemon)
+        client, thread, turn = await hanging(house, daemon, mode=mode)
+        await clock.ring(thread)
+        size = len(house.log(thread))
+        await clock.ring(thread)
+        assert len(house.log(thread)) == size, "text that did not grow is not recorded again"
+        left = house.log(thread)
+        running = await client.call("thread/resume", {"threadId": thread, "replay": {"mode": "snapshot"}})
+        [message] = [item for item in running["thread"]["turns"][0]["items"] if item["type"] == "agentMessage"]
+        assert "partial" not in message and message["text"], "while it grows it is a running item like any other"
+        assert partials(await client.read(thread)) == []
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        await client.ended(turn)
+    house.log_file(thread).write_bytes(left)
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        shown = await client.read(thread)
+        assert [one["status"] for one in shown["turns"]] == ["interrupted"]
+        assert partials(shown) == [message["text"]]
+        await client.call("thread/resume", {"threadId": thread, "replay": {"after": None}})
+        assert (await client.ended(turn))["status"] == "interrupted"
+        told = [m["method"] for m in client.events(thread)]
+        assert told[-2:] == ["item/completed", "turn/completed"]
+        assert message["text"] not in said(daemon, thread)
+
+
+async def test_b25_text_shown_before_the_daemon_was_ended_or_the_stream_broke_is_kept(house: House) -> None:
+    house.offline(HANG[0], [HANG[0][0], {"fail": "invalid_prompt"}])
+    async with house.daemon() as daemon:
+        _, thread, _ = await hanging(house, daemon)
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        assert await client.shown(thread) == [["go", "partial"]]
+        assert partials(await client.read(thread)) == ["partial"]
+    house.offline([HANG[0][0], {"fail": "invalid_prompt"}])
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        assert (await client.ended(await client.begin(thread, "go")))["status"] == "failed"
+        assert partials(await client.read(thread)) == ["partial"]
+
+
+async def test_b25_a_message_that_comes_whole_takes_the_place_of_its_partial_text(house: House) -> None:
+    text = "word " * 400
+    house.offline([{"say": text}])
+    async with house.daemon() as daemon:
+        clock = Later(daemon, at_once=True)
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "go")
+        assert clock.asked, "text was waiting to be recorded"
+        kept = [record for record in house.records(thread) if record["type"] == "unspool_partial_message"]
+        assert kept
+        assert text.startswith("".join(piece["text"] for one in kept for piece in one["payload"]["added"]))
+        assert await client.shown(thread) == [["go", text]]
+        assert partials(await client.read(thread)) == []
+
+
+async def test_b25_partial_text_goes_and_comes_back_with_its_turn(house: House) -> None:
+    house.offline(*HANG)
+    async with house.daemon() as daemon:
+        client, thread, turn = await hanging(house, daemon)
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        await client.ended(turn)
+        fork = (await client.call("thread/fork", {"threadId": thread}))["thread"]
+        assert partials(fork) == ["partial"]
+        rolled = await client.call("thread/rollback", {"threadId": thread, "numTurns": 1})
+        assert rolled["thread"]["turns"] == []
+        back = await client.call("thread/rollback/undo", {"threadId": thread})
+        assert partials(back["thread"]) == ["partial"]
+
+
+def partials(thread: dict[str, Any]) -> list[str]:
+    """Texts that are marked as cut off."""
+    return [item["text"] for turn in thread["turns"] for item in turn["items"] if item.get("partial")]
 
 
 @pytest.mark.parametrize("mode", ["paginated", "legacy"])

@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.faulty_shelf import Faults
 from tests.fixtures.mockmodel import Mock
 from tests.interaction.house import TOOL, House
+from tests.interaction.later import Later
 from tests.interaction.moves import compacted, fork, model_side
 from tests.interaction.prompts import assert_prefix, contexts, inputs, said, talk
 
@@ -286,6 +287,7 @@ async def test_our_transformations_refuse_a_busy_thread_and_queue_nothing(house:
     """demand 22"""
     house.offline([{"say": "done"}], [{"say": "part", "partial": True}, {"hang": True}])
     async with house.daemon() as daemon:
+        Later(daemon)
         client = await daemon.connect()
         thread = await client.start(cwd=str(house.work))
         await client.turn(thread, "one")
@@ -302,7 +304,7 @@ async def test_our_transformations_refuse_a_busy_thread_and_queue_nothing(house:
         assert house.logs() == logs
         await client.call("turn/interrupt", {"threadId": thread, "turnId": running})
         await client.ended(running)
-        assert await client.shown(thread) == [["one", "done"], ["two"]]
+        assert await client.shown(thread) == [["one", "done"], ["two", "part"]]
 
 
 @pytest.mark.parametrize("mode", ["paginated", "legacy"])

@@ -58,16 +58,21 @@ async def test_a_new_thread_is_announced_to_everybody_after_the_answer(house: Ho
         await other.until(lambda m: m.get("method") == "thread/started" and m["params"]["thread"]["id"] == child)
 
 
-async def test_an_interrupt_is_answered_before_the_turn_ends_and_drops_the_partial_text(house: House) -> None:
+async def test_an_interrupt_is_answered_before_the_turn_ends_and_leaves_partial_text(house: House) -> None:
     house.offline(*HANG)
     async with house.daemon() as daemon:
         client, thread, turn = await hanging(house, daemon)
         mark = client.mark
         assert await client.call("turn/interrupt", {"threadId": thread, "turnId": turn}) == {}
         ended = await client.ended(turn)
-        assert story(client.seen[mark:]) == ["answer", "status idle", "turn/completed interrupted"]
+        assert story(client.seen[mark:]) == [
+            "answer",
+            "status idle",
+            "item/completed agentMessage",
+            "turn/completed interrupted",
+        ]
         assert (ended["status"], ended["error"]) == ("interrupted", None)
-        assert await client.shown(thread) == [["go"]]
+        assert await client.shown(thread) == [["go", "partial"]]
         assert (await client.refused("turn/interrupt", {"threadId": thread, "turnId": turn})).message == (
             "no active turn to interrupt"
         )
@@ -125,7 +130,8 @@ async def test_a_compaction_ends_a_running_turn_first(house: House) -> None:
         compaction = begun["params"]["turn"]["id"]
         await client.ended(compaction, mark)
         told = story(client.seen[mark:])
-        assert told[:5] == ["answer", "status idle", "turn/completed interrupted", "status active", "turn/started"]
+        assert told[:3] == ["answer", "status idle", "item/completed agentMessage"]
+        assert told[3:6] == ["turn/completed interrupted", "status active", "turn/started"]
         assert compaction != turn and told[-1] == "turn/completed completed"
 
 
@@ -185,9 +191,9 @@ async def test_transformations_that_may_interrupt_end_the_turn_before_they_answe
         }
         result = await client.call(method, {"threadId": thread, **params[method]})
         told = story(client.seen[mark:])
-        assert told[:2] == ["status idle", "turn/completed interrupted"]
+        assert told[:3] == ["status idle", "item/completed agentMessage", "turn/completed interrupted"]
         if method == "thread/revert":
-            assert told[2:5] == ["status notLoaded", "status idle", "answer"]
+            assert told[3:6] == ["status notLoaded", "status idle", "answer"]
             assert result["thread"]["turns"] == [] and result["turnsBackwardsCursor"]
         if method != "thread/compact":
             reverted = await client.event("thread/reverted", since=mark)

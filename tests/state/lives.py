@@ -60,6 +60,7 @@ class Life:
         self.seen: dict[str, Seen] = {}
         self.told: list[str] = []
         self.texts = self.homes = 0
+        self.cut_off: dict[str, dict[str, str]] = {}
         self.provider: OfflineProvider
         self.house: House
         self.client: Client
@@ -100,6 +101,10 @@ class Life:
             if seen is None:
                 continue
             self.seen[thread.id] = seen
+            for turn in seen.turns:
+                kept = texts_by_item(turn.model_dump(by_alias=True, mode="json"))
+                for item_id, text in self.cut_off.pop(turn.id, {}).items():
+                    assert kept[item_id].startswith(text), f"text of {turn.id} that was shown before a crash is gone"
             mark = Mark(seen.info.rollout_id, seen.end, thread.present)
             if not thread.marks or thread.marks[-1] != mark:
                 thread.marks.append(mark)
@@ -214,6 +219,8 @@ class Life:
         [stored] = page["data"]
         assert stored["id"] == turn_id
         assert told == stored["items"], "the streamed items differ from the stored ones"
+        if stored["status"] == "interrupted":
+            assert shown_texts(self.client.log[since:], turn_id) == texts_by_item(stored), "text that was shown is gone"
 
     async def _settings(self, thread: LifeThread) -> None:
         folder = self.folder / f"cwd-{self.random.randrange(3)}"
@@ -471,7 +478,12 @@ class Life:
         turn_id = (await self._call("turn/start", thread, input=[{"type": "text", "text": text.text}]))["turn"]["id"]
         await self.client.event("item/agentMessage/delta", after=since, turnId=turn_id)
         # Items of a running turn are only accepted when they are shown; the writer is a moment behind.
-        await self.house.session(thread.id).log.flush()
+        session = self.house.session(thread.id)
+        if self.looking_back.random() < 0.7 and session.turn is not None:
+            self._tell(None, "its text was waiting for long enough")
+            await session.step(session.turn.partial_text.keep)
+            self.cut_off[turn_id] = shown_texts(self.client.log[since:], turn_id)
+        await session.log.flush()
         thread.add(LifeTurn(turn_id, (text,), "interrupted"))
 
     async def _restart(self) -> None:
@@ -510,6 +522,21 @@ REPLIES: Mapping[str, list[list[dict[str, Any]]]] = {
     "steer": [[{"say": "first words", "partial": True}, {"hang": True}]],
 }
 """What the model answers in each kind of turn."""
+
+
+def shown_texts(messages: list[Message], turn_id: str) -> dict[str, str]:
+    """What the deltas of a turn's messages add up to, by item."""
+    texts: dict[str, str] = {}
+    for message in messages:
+        params = message["params"]
+        if message["method"] == "item/agentMessage/delta" and params["turnId"] == turn_id:
+            texts[params["itemId"]] = texts.get(params["itemId"], "") + params["delta"]
+    return texts
+
+
+def texts_by_item(turn: Message) -> dict[str, str]:
+    """The texts of a turn's messages, cut off or whole, by item."""
+    return {item["id"]: item["text"] for item in turn["items"] if item["type"] == "agentMessage"}
 
 
 def assert_answer(thread: LifeThread, answer: Message) -> None:

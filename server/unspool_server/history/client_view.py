@@ -35,6 +35,7 @@ from .fields import EMPTY, count_of, list_of, object_of, role_of, text_of
 from .in_force import restore_of
 from .item_shapes import wire_item
 from .legacy_events import LEGACY_ITEM_EVENTS, REASONING_EVENTS, legacy_item
+from .partial_items import grown
 from .state import Out, Span
 from .survival import client_survival
 from .turn_draft import TurnDraft, epoch_ms
@@ -116,6 +117,8 @@ class ClientView:
             self._apply_event(record.event or "", record.payload)
         elif record.type in (RecordType.RESPONSE_ITEM, RecordType.INTER_AGENT):
             self._note_boundary(record)
+        elif record.type == RecordType.PARTIAL_MESSAGE:
+            self._apply_partial(record.payload)
         elif record.type == RecordType.COMPACTED:
             self._apply_checkpoint(record)
         elif record.type == RecordType.SESSION_META:
@@ -174,6 +177,16 @@ class ClientView:
         if item is None or (item.type == "plan" and not getattr(item, "text", "")):
             return
         self._add(item, text_of(payload, "turn_id"))
+
+    def _apply_partial(self, payload: Mapping[str, Any]) -> None:
+        """Text of an item that is not whole yet; clients had it as deltas. They are told when its turn is cut off."""
+        draft, item_id = self.current_draft, text_of(payload, "item_id") or ""
+        if draft is None or draft.id != text_of(payload, "turn_id") or draft.holds(item_id):
+            return
+        item = grown(draft.partial.get(item_id), payload, epoch_ms(self._record.timestamp))
+        if item is not None:
+            draft.partial[item_id] = item
+            self.placed.append((draft.id, item_id))
 
     def _legacy_item(self, event: str, payload: Mapping[str, Any]) -> None:
         item = legacy_item(payload, self.next_item_id, epoch_ms(self._record.timestamp))
@@ -311,6 +324,9 @@ class ClientView:
             self._ledger.finished.append(draft)
         if draft.silent:
             return
+        for item in draft.cut_off:
+            self._tell_item(item, draft.id, cursor)
+            cursor = cursor and EventCursor(cursor.rollout_id, cursor.ordinal, cursor.counter + 1)
         params = TurnParams(thread_id=self.thread_id, turn=draft.turn(ItemsView.SUMMARY))
         self._emit("turn/completed", params, cursor)
 
@@ -340,14 +356,14 @@ class ClientView:
             self.placed.append((draft.id, item.id))
         self._tell_item(item, draft.id if draft else str(named))
 
-    def _tell_item(self, item: ThreadItem, turn_id: str) -> None:
+    def _tell_item(self, item: ThreadItem, turn_id: str, cursor: EventCursor | None = None) -> None:
         now = epoch_ms(self._record.timestamp) or 0
         started, completed = item.started_at_ms or now, item.completed_at_ms or now
         ids = {"thread_id": self.thread_id, "turn_id": turn_id}
         if isinstance(item, UserMessageItem):
             begun = item.model_copy(update={"completed_at_ms": None})
             self._emit("item/started", ItemStartedParams(item=begun, started_at_ms=started, **ids))
-        self._emit("item/completed", ItemCompletedParams(item=item, completed_at_ms=completed, **ids))
+        self._emit("item/completed", ItemCompletedParams(item=item, completed_at_ms=completed, **ids), cursor)
 
     def _here(self) -> tuple[int, int]:
         return len(self._ledger), len(self.current_draft.items) if self.current_draft else 0

@@ -30,6 +30,8 @@ def label_of(record: Record) -> str:
             words = "environment" if record.payload.get("full") is True else "environment changes"
         case RecordType.INTER_AGENT_METADATA:
             words = "agent message that starts a turn" if record.payload.get("trigger_turn") else "agent message"
+        case RecordType.PARTIAL_MESSAGE:
+            words = f"text so far of {text_of(record.payload, 'item_id') or '?'}"
         case _:
             words = _checkpoint(record) or record.type
     return short(words)

@@ -6,6 +6,8 @@ from datetime import datetime
 from unspool_protocol.items import AgentMessageItem, ThreadItem, UserMessageItem
 from unspool_protocol.turns import ItemsView, Turn, TurnError, TurnStatus
 
+from .partial_items import is_partial
+
 
 @dataclass(slots=True)
 class TurnDraft:
@@ -15,6 +17,8 @@ class TurnDraft:
         explicit: It has a start record; otherwise its id is made up from the record that opened it.
         compacted: A checkpoint stands in it, so that it counts even without an item.
         silent: Its start was not among the records, only something that names it: clients are not told that it began.
+        partial: Text of items that are not whole yet, by item id. It counts as no item; a turn that comes to its own
+            good end leaves it behind, any other shows it last.
     """
 
     id: str
@@ -28,6 +32,7 @@ class TurnDraft:
     duration_ms: int | None = None
     compacted: bool = False
     silent: bool = False
+    partial: dict[str, ThreadItem] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
 
     @property
@@ -36,7 +41,8 @@ class TurnDraft:
         return not self.items and not self.explicit and not self.compacted
 
     def put(self, item: ThreadItem) -> None:
-        """Add an item, or replace the one that has its id."""
+        """Add an item, or replace the one that has its id, or take the place of its partial text."""
+        self.partial.pop(item.id, None)
         if item.id in self._seen:
             for index in range(len(self.items) - 1, -1, -1):
                 if self.items[index].id == item.id:
@@ -45,6 +51,15 @@ class TurnDraft:
         self._seen.add(item.id)
         self.items.append(item)
 
+    def holds(self, item_id: str) -> bool:
+        """Whether the turn has this item, whole."""
+        return item_id in self._seen
+
+    @property
+    def cut_off(self) -> tuple[ThreadItem, ...]:
+        """The partial texts that the turn shows."""
+        return () if self.status is TurnStatus.COMPLETED else tuple(self.partial.values())
+
     def settle(self) -> None:
         """Give a turn that just stops its status: an explicit one was cut off, an implicit one never had an end."""
         if self.status is TurnStatus.IN_PROGRESS:
@@ -52,7 +67,7 @@ class TurnDraft:
 
     def turn(self, view: ItemsView = ItemsView.FULL) -> Turn:
         """The turn as it stands, with all its items, with none, or with its last answer (`turn/completed`)."""
-        shown: tuple[ThreadItem, ...] = tuple(self.items) if view is ItemsView.FULL else ()
+        shown: tuple[ThreadItem, ...] = (*self.items, *self.cut_off) if view is ItemsView.FULL else ()
         if view is ItemsView.SUMMARY:
             shown = last_answer(self.items)
             view = ItemsView.SUMMARY if shown else ItemsView.NOT_LOADED
@@ -70,8 +85,9 @@ class TurnDraft:
 
 
 def last_answer(items: list[ThreadItem] | tuple[ThreadItem, ...]) -> tuple[ThreadItem, ...]:
-    """The last assistant message of a turn's items, as a tuple of at most one."""
-    return next(((item,) for item in reversed(items) if isinstance(item, AgentMessageItem)), ())
+    """The last assistant message of a turn's items, as a tuple of at most one; one that was cut off is no answer."""
+    whole = (item for item in reversed(items) if isinstance(item, AgentMessageItem) and not is_partial(item))
+    return next(((item,) for item in whole), ())
 
 
 def first_input(items: list[ThreadItem] | tuple[ThreadItem, ...]) -> tuple[ThreadItem, ...]:

@@ -59,6 +59,7 @@ class TurnLedger:
             self._forgotten[first] = (self._forgotten[first][0], keep)
         elif keep is not None and first - known < len(self.finished):
             del self.finished[first - known].items[keep:]
+            self.finished[first - known].partial.clear()
         del self.finished[max(start - known, 0) :]
         del self._forgotten[start:]
         return gone

@@ -1,5 +1,6 @@
 """What every session shares: configuration, stores, model services, the event sink, and facts of this machine."""
 
+import asyncio
 import os
 import pwd
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ class Environment:
         store: Logs that last.
         ephemeral: Logs of ephemeral threads, in memory only.
         cwd: The server's own working directory, absolute.
+        later: Calls something after so many seconds; tests put a clock of their own here.
     """
 
     config: Config
@@ -43,6 +45,9 @@ class Environment:
     timezone: str = ""
 
     on_idle: Callable[[str], None] = lambda _thread_id: None
+    later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = lambda delay_s, call: (
+        asyncio.get_running_loop().call_later(delay_s, call)
+    )
 
     def __post_init__(self) -> None:
         self.shell = self.shell or login_shell()

@@ -18,6 +18,9 @@ from unspool_server.history.state import Reconstruction
 _PLAIN_ITEMS = frozenset({"reasoning", "function_call", "custom_tool_call"})
 """Response items that a forward replay only appends (03 §5.2): no boundary, nothing cut at load."""
 
+_NO_MODEL_INPUT = frozenset({RecordType.TOKEN_USAGE, RecordType.PARTIAL_MESSAGE})
+"""Records that change nothing of what is reconstructed."""
+
 
 class LiveHistory:
     """Records of a live thread, oldest first, with the reconstruction computed when asked for."""
@@ -59,9 +62,10 @@ class LiveHistory:
             self._records.append(record)
             if self._state is not None and self._appends_plainly(record):
                 self._state = replace(self._state, history=(*self._state.history, record.payload), spans=())
-            elif record.type not in (RecordType.TOKEN_USAGE,):
+            elif record.type not in _NO_MODEL_INPUT:
                 self._state = None
-            self._settings = None
+            if record.type != RecordType.PARTIAL_MESSAGE:
+                self._settings = None
 
     def trim(self) -> None:
         """Drop records before the newest complete checkpoint; a restart would not read them either (03 §7)."""

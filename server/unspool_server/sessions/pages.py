@@ -14,6 +14,7 @@ from unspool_protocol.turns import ItemsView, Turn, TurnStatus
 
 from unspool_server.errors import InvalidParams
 from unspool_server.history.client_view import TURN_STARTS
+from unspool_server.history.partial_items import is_partial
 from unspool_server.history.state import Span
 from unspool_server.history.turn_pages import (
     PageCursor,
@@ -86,7 +87,7 @@ def with_running(turn: Turn, session: Session | None, *, partial: bool = False) 
     running = session.turn if session is not None else None
     if running is None or running.id != turn.id:
         return turn
-    items = turn.items
+    items = tuple(item for item in turn.items if not is_partial(item))
     if partial:
         items = (*items, *running.live_items())
     return turn.model_copy(

@@ -58,7 +58,7 @@ class Sampling:
         self._cut = False
 
     def cut(self) -> None:
-        """End the request early because new input arrived; finished items stay, a partial one is dropped."""
+        """End the request early because new input arrived; finished items stay."""
         self._cut = True
         if self._task is not None:
             self._task.cancel()
@@ -72,6 +72,7 @@ class Sampling:
             if not self._cut or not self._task.cancelled() or _being_cancelled():
                 await self._stop()
                 raise
+            await self._turn.session.step(self._turn.partial_text.keep)
             self._turn.live.clear()
         except BaseException:
             await self._stop()
@@ -122,6 +123,7 @@ class Sampling:
         self._turn.session.publish(
             "item/agentMessage/delta", {"turnId": self._turn.id, "itemId": item_id, "delta": delta}
         )
+        self._turn.partial_text.grew()
 
     def _reasoning_delta(self, event: ReasoningDelta) -> None:
         if event.item_id not in self._turn.live:
@@ -140,6 +142,7 @@ class Sampling:
                 ("summaryIndex" if summary else "contentIndex"): event.index,
             },
         )
+        self._turn.partial_text.grew()
 
     async def _record_item(self, item: Mapping[str, Any]) -> None:
         turn, stamp = self._turn, now_ms()

@@ -16,7 +16,7 @@ from unspool_protocol.items import UserMessageItem
 from unspool_protocol.log import HistoryMode, NewRecord, Record
 from unspool_protocol.turns import ItemCompletedParams
 
-from unspool_server.errors import ThreadBusy, WriteFailed
+from unspool_server.errors import StoreClosed, ThreadBusy, WriteFailed
 from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.memory import LiveHistory
@@ -142,6 +142,16 @@ class Session:
             changed.cancel()
             await running
         return changed.result()
+
+    def post(self, change: Callable[[], Awaitable[None]], name: str) -> None:
+        """Run a state change in its turn without waiting for it; left out when the thread closes before."""
+        self.spawn(self._posted(change), name)
+
+    async def _posted(self, change: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await self.step(change)
+        except StoreClosed:
+            logger.debug("thread %s closed before a step that nobody waits for", self.thread_id)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Start background work that this session owns and awaits when it closes."""

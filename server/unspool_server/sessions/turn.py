@@ -26,6 +26,7 @@ from unspool_server.history.fork import interruption_marker
 from unspool_server.sessions.clock import new_id, now_ms, now_s
 from unspool_server.sessions.context import context_facts, context_records
 from unspool_server.sessions.input import TurnMessage
+from unspool_server.sessions.partial_text import PartialText
 from unspool_server.sessions.records import (
     attributed,
     item_record,
@@ -81,6 +82,7 @@ class Turn:
         self.flags: set[str] = set()
         self.pending: deque[TurnMessage] = deque()
         self.live: dict[str, LiveItem] = {}
+        self.partial_text = PartialText(self)
         self.calls: dict[str, OpenCall] = {}
         self.last_message: str | None = None
         self.token_usage: Mapping[str, int] = {}
@@ -271,6 +273,7 @@ class Turn:
         await self.begin()
         await self.record_input()
         await self._record_pending()
+        await self.partial_text.keep()
         self.live.clear()
         if window_full:
             await self.session.record(full_window_record(self.session))
@@ -294,6 +297,7 @@ class Turn:
             return
         await self.begin()
         await self.record_input()
+        await self.partial_text.keep()
         self.live.clear()
         await self.session.record(*aborted_outputs(self))
         await self._record_pending()
@@ -315,6 +319,7 @@ class Turn:
 
     async def _end(self, record: NewRecord, *, announce_idle: bool = True) -> None:
         session = self.session
+        self.partial_text.stop()
         written = await session.log.add([record])
         on_disk = await session.flushed()
         events = session.take_in(written)
