@@ -163,6 +163,31 @@ class Limits(ConfigModel):
     input_characters: int = Field(default=1 << 20, ge=1)
 
 
+class LoggingOptions(ConfigModel):
+    """`[logging]`: what the daemon writes to stderr.
+
+    Attributes:
+        format: `json` or `console`; where neither is said, `console` on a terminal and over stdio, else `json`.
+        level: The least that is told; where nothing is said, `warning` over stdio, else `info`.
+    """
+
+    format: Literal["console", "json"] | None = None
+    level: Literal["debug", "info", "warning", "error"] | None = None
+
+
+class TracingOptions(ConfigModel):
+    """`[tracing]`: spans for OpenTelemetry; needs the extra `otel`.
+
+    Attributes:
+        exporter: `otlp` sends spans over OTLP/HTTP.
+        endpoint: Where to, `/v1/traces` included; without it the variables `OTEL_EXPORTER_OTLP_…` count, which also
+            hold headers and other details.
+    """
+
+    exporter: Literal["none", "otlp"] = "none"
+    endpoint: str | None = None
+
+
 BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
     OFFLINE: ProviderConfig(name="Offline", wire_api="offline"),
     "openai": ProviderConfig(name="OpenAI", base_url="https://api.openai.com/v1", env_key="OPENAI_API_KEY"),
@@ -184,6 +209,7 @@ class Config(ConfigModel):
             0 turns compaction by itself off.
         model_post_turn_compact_threshold_percent: Compact after a turn that used this share of the window.
         thread_unload_delay_secs: Seconds from a thread's last subscriber to its unloading.
+        drain_timeout_secs: Seconds that running turns get to end by themselves when the daemon is asked to stop.
         features: Kept for `config/read`, without effect.
     """
 
@@ -215,7 +241,10 @@ class Config(ConfigModel):
     project_root_markers: tuple[str, ...] = (".git",)
     tool_output_token_limit: int | None = Field(default=None, gt=0)
     thread_unload_delay_secs: float = Field(default=60.0, ge=0.0)
+    drain_timeout_secs: float = Field(default=10.0, ge=0.0)
     history: HistoryOptions = HistoryOptions()
+    logging: LoggingOptions = LoggingOptions()
+    tracing: TracingOptions = TracingOptions()
     features: Mapping[str, Any] = Field(default_factory=dict)
     access: AccessOptions = Field(default=AccessOptions(), exclude=True)
     limits: Limits = Limits()

@@ -17,7 +17,8 @@ import itertools
 import logging
 import platform
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -42,8 +43,12 @@ from unspool_server.envelope import (
 from unspool_server.errors import AlreadyInitialized, LocalProtocolError, NotInitialized, Overloaded, RequestError
 from unspool_server.events.outbox import Outbox
 from unspool_server.handlers.context import Peer, RequestContext
-from unspool_server.params import validate
+from unspool_server.params import shorten, validate
 from unspool_server.rpc import Dispatcher, refuse
+from unspool_server.telemetry import metrics
+from unspool_server.telemetry.instruments import Sample
+from unspool_server.telemetry.logs import event
+from unspool_server.telemetry.scope import bound
 
 _log = logging.getLogger("unspool.connection")
 
@@ -115,6 +120,8 @@ class Shared:
     Attributes:
         services: Handed to handlers untouched.
         home: Reported as `codexHome`.
+        figures: The daemon's figures that are looked up when somebody asks for them.
+        connections: All that are open, also before their handshake.
     """
 
     dispatcher: Dispatcher
@@ -126,6 +133,8 @@ class Shared:
     new_outbox: Callable[[], Outbox] = Outbox
     gatekeeper: Gatekeeper = field(default_factory=Gatekeeper)
     ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    figures: Callable[[], Iterable[Sample]] = tuple
+    connections: "set[Connection]" = field(default_factory=set)
 
 
 class Connection:
@@ -153,6 +162,8 @@ class Connection:
         self._greeted = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
+        self._began = time.monotonic()
+        shared.connections.add(self)
 
     @property
     def stage(self) -> Stage:
@@ -188,6 +199,7 @@ class Connection:
 
     def reject(self, error: RequestError, request_id: MessageId | None = None) -> None:
         """Answer something that is no request (a frame too long, not text, not JSON)."""
+        metrics.REFUSALS.add(str(error.data["reason"]))
         self._put(encode(error_message(request_id, error.code, error.message, error.data)))
 
     async def ready(self) -> None:
@@ -222,7 +234,11 @@ class Connection:
         """End the connection: subscriptions, running requests, outbox. May be called again."""
         if self._stage is not Stage.CLOSED:
             self._stage = next_stage(self._stage, Move.CLOSE)
+            self._shared.connections.discard(self)
             self._shared.hub.drop(self)
+            if self._greeted:
+                age = round(time.monotonic() - self._began, 3)
+                event(_log, "connection closed", connection=self.id, duration_s=age)
         await self._cancel_tasks()
         self.outbox.close()
         self._drained.set()
@@ -245,6 +261,8 @@ class Connection:
         self._greeted = True
         self._put(encode(result_message(request.id, self._greeting())))
         self._shared.hub.register(self)
+        metrics.CONNECTIONS_OPENED.add()
+        event(_log, "connection opened", connection=self.id, client=shorten(self.client_name))
 
     def _greeting(self) -> Mapping[str, Any]:
         result = InitializeResult(
@@ -278,7 +296,8 @@ class Connection:
         followers: list[Callable[[], None]] = []
         context = RequestContext(self, self._shared.services, followers.append)
         try:
-            self._put(await self._shared.dispatcher.answer(request, context))
+            with bound(connection=self.id, request=_short_id(request), **_about(request)):
+                self._put(await self._shared.dispatcher.answer(request, context))
         except asyncio.CancelledError:
             cancelled = RequestError("request was cancelled", data={"reason": "cancelled"})
             self._put(refuse(request, cancelled))
@@ -307,6 +326,18 @@ def user_agent(client_name: str, client_version: str) -> str:
     name = client_name.replace("/", "_")
     system = f"{platform.system()} {platform.release()}; {platform.machine()}"
     return f"{name}/{CODEX_VERSION} ({system}) unspool/{__version__} ({name}; {client_version})"
+
+
+def _about(request: Request) -> Mapping[str, str]:
+    """What log lines and traces say of a request: its method, and the thread and turn that it names."""
+    params = request.params if isinstance(request.params, Mapping) else {}
+    named = {"thread": params.get("threadId"), "turn": params.get("turnId")}
+    known = {name: shorten(value) for name, value in named.items() if isinstance(value, str)}
+    return {"method": shorten(request.method), **known}
+
+
+def _short_id(request: Request) -> int | str:
+    return shorten(request.id) if isinstance(request.id, str) else request.id
 
 
 def _run_follower(follow: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ neither order nor time: one call serves one request, and the connection decides 
 """
 
 import logging
+import time
 import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -31,6 +32,8 @@ from unspool_server.errors import (
 )
 from unspool_server.handlers.context import Handler, NoParams, RequestContext
 from unspool_server.params import shorten, validate
+from unspool_server.telemetry import metrics, traces
+from unspool_server.telemetry.logs import event
 
 MAX_TOLD_CHARACTERS = 4096
 """Of any text in an error. Errors repeat what a client sent, and it may have sent a megabyte."""
@@ -92,12 +95,24 @@ class Dispatcher:
 
     async def answer(self, request: Request, context: RequestContext) -> bytes:
         """Serve one request. Every outcome is an encoded answer, except cancellation."""
+        began, outcome = time.monotonic(), "cancelled"
+        try:
+            with traces.span(f"request {shorten(request.method)}"):
+                answer = await self._answered(request, context)
+            outcome = _outcome(answer)
+            return encode(answer)
+        finally:
+            method = request.method if request.method in self._handlers else "unknown"
+            metrics.REQUESTS.add(method, outcome)
+            metrics.REQUEST_SECONDS.observe(time.monotonic() - began, method)
+
+    async def _answered(self, request: Request, context: RequestContext) -> Mapping[str, Any]:
         try:
             library = self._library or self._prepare()
             self._admit(request, context)
-            return encode(await library(request, context))
+            return await library(request, context)
         except Exception as error:
-            return refuse(request, error)
+            return _refusal(request, error)
 
     def _prepare(self) -> Dispatch:
         self._handlers, self._gate = self._load(), self._load_gate()
@@ -116,8 +131,19 @@ class Dispatcher:
 
 def refuse(request: Request, error: BaseException) -> bytes:
     """The encoded error answer to a request."""
+    return encode(_refusal(request, error))
+
+
+def _refusal(request: Request, error: BaseException) -> Mapping[str, Any]:
     wire = map_error(error)
-    return encode(error_message(request.id, wire.code, wire.message, wire.data))
+    return error_message(request.id, wire.code, wire.message, wire.data)
+
+
+def _outcome(answer: Mapping[str, Any]) -> str:
+    error = answer.get("error")
+    if error is None:
+        return "ok"
+    return "failed" if error["code"] == ErrorCode.INTERNAL else "refused"
 
 
 def map_error(error: BaseException) -> WireError:
@@ -126,6 +152,7 @@ def map_error(error: BaseException) -> WireError:
     Exceptions that are not ours reach the client as a fixed message and an id; text and traceback go to the log.
     """
     wire = _map(error)
+    metrics.REFUSALS.add(str(wire.data.get("reason")))
     return WireError(wire.code, _told(wire.message), {key: _told(value) for key, value in wire.data.items()})
 
 
@@ -147,7 +174,7 @@ def _map(error: BaseException) -> WireError:
         case PeerError():
             return WireError(ErrorCode.INVALID_REQUEST, str(error), {"reason": "invalidRequest"})
     error_id = uuid.uuid4().hex
-    _log.error("request failed (errorId %s)", error_id, exc_info=error)
+    event(_log, "request failed", level=logging.ERROR, exc_info=error, error_id=error_id)
     return WireError(ErrorCode.INTERNAL, "Internal error", {"reason": "internal", "errorId": error_id})
 
 

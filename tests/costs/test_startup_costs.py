@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 HEAVY = {"openai", "starlette", "uvicorn", "rich", "jsonrpcserver", "jsonschema", "websockets", "aiosqlite"}
+HEAVY |= {"prometheus_client", "structlog", "opentelemetry"}
 ROOT = Path(__file__).parents[2]
 
 REPORTING = """

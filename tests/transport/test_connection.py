@@ -275,7 +275,7 @@ async def test_a_bug_shows_an_error_id_on_the_wire_and_its_text_in_the_log_only(
         answer = await call(client, "test/fail", {"threadId": "bug"})
     error_id = answer["error"]["data"]["errorId"]
     assert answer == refusal(7, "Internal error", {"reason": "internal", "errorId": error_id}, -32603)
-    assert error_id in caplog.text
+    assert [vars(record)["unspool_facts"] for record in caplog.records] == [{"error_id": error_id}]
     assert "secret text" in caplog.text
 
 

@@ -8,12 +8,15 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from unspool_protocol.cursors import EventCursor
 
+from unspool_server import __version__
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.cli.options import ServerOptions
 from unspool_server.config import Config, ConfigError
@@ -30,6 +33,8 @@ from unspool_server.rpc import Dispatcher
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.registry import Sessions
 from unspool_server.store import LocalStore, MemoryStore, StoreCatalogue
+from unspool_server.telemetry import logs, metrics, traces
+from unspool_server.telemetry.instruments import Sample
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
@@ -78,16 +83,27 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     sessions = Sessions(env)
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
+    shared = Shared(
+        Dispatcher(_table),
+        hub,
+        home,
+        Services(sessions, hub, env),
+        max_in_flight=config.limits.requests_in_flight,
+        max_unsent_bytes=config.limits.unsent_bytes,
+        gatekeeper=Gatekeeper(config.limits),
+    )
+    started_at = time.time()
+
+    def figures() -> Iterable[Sample]:
+        yield Sample(metrics.BUILD, 1, (__version__,))
+        yield Sample(metrics.STARTED_AT, started_at)
+        yield Sample(metrics.CONNECTIONS, len(shared.connections))
+        for room in (sessions, hub, store, ephemeral):
+            yield from room.figures()
+
+    shared = replace(shared, figures=figures)
     try:
-        yield Shared(
-            Dispatcher(_table),
-            hub,
-            home,
-            Services(sessions, hub, env),
-            max_in_flight=config.limits.requests_in_flight,
-            max_unsent_bytes=config.limits.unsent_bytes,
-            gatekeeper=Gatekeeper(config.limits),
-        )
+        yield shared
     finally:
         await sessions.close()
         await hub.close()
@@ -111,6 +127,7 @@ def configured(options: ServerOptions) -> tuple[Config, Path]:
     config, warnings = load_config(
         home, file=options.config_file, overrides=options.overrides, strict=options.strict_config
     )
+    logs.install(config.logging, quiet=options.listen.kind in ("stdio", "off"))
     for warning in warnings:
         logger.warning("%s", warning)
     return config, home
@@ -122,7 +139,6 @@ def run(options: ServerOptions) -> int:
     Returns:
         The exit status: 0 after an orderly end, 1 when it could not start.
     """
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     streams = None
     if options.listen.kind == "stdio":
         from unspool_server.transport.stdio import claim_standard_streams
@@ -130,6 +146,7 @@ def run(options: ServerOptions) -> int:
         streams = claim_standard_streams()
     try:
         config, home = configured(options)
+        traces.configure(config.tracing)
     except ConfigError as error:
         sys.stderr.write(f"Error loading config.toml: {error.message}\n")
         return EXIT_FAILED

@@ -128,16 +128,21 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         configs: tuple[str, ...],
         home: Path | None,
         strict_config: bool,
+        log_format: str | None,
         **rest: Any,
     ) -> Any:
         # The reference spells `-c` also `--config KEY=VALUE`, and its SDK puts them before the command's name.
         inherited: tuple[str, ...] = click.get_current_context().find_root().obj or ()
         files = [value for value in configs if not _is_setting(value)]
         settings = (*inherited, *(value for value in configs if _is_setting(value)), *set_values)
+        settings += () if log_format is None else (f"logging.format={log_format}",)
         flags = ConfigFlags(settings, home, Path(files[-1]) if files else None, strict_config)
         return command(*args, flags=flags, **rest)
 
     for option in (
+        click.option(
+            "--log-format", type=click.Choice(("console", "json")), help="How lines on stderr look; logging.format."
+        ),
         click.option("--strict-config", is_flag=True, help="Refuse settings that mean nothing."),
         click.option(
             "--config",

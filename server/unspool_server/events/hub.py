@@ -16,6 +16,8 @@ from unspool_server.events.encoding import Encoder, now_ms, plain
 from unspool_server.events.requests import PendingRequest, PendingRequests
 from unspool_server.events.stream import RING_BYTES, RING_EVENTS, ThreadStream, invalid_cursor
 from unspool_server.events.subscription import Peer, ReplaySource, Subscription
+from unspool_server.telemetry import metrics
+from unspool_server.telemetry.instruments import Sample
 
 
 class _Member:
@@ -83,6 +85,7 @@ class Hub:
         self._streams: dict[str, ThreadStream] = {}
         self._subscribers: dict[str, dict[Hashable, Subscription]] = {}
         self._requests = PendingRequests()
+        self._published = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -175,6 +178,14 @@ class Hub:
             self._resolve(request)
         return request is not None
 
+    def figures(self) -> Iterable[Sample]:
+        """Subscriptions, how many of them are behind, and what their threads keep in memory."""
+        following = [one for each in self._subscribers.values() for one in each.values()]
+        yield Sample(metrics.SUBSCRIPTIONS, len(following))
+        yield Sample(metrics.BEHIND, sum(not one.live for one in following))
+        yield Sample(metrics.RING_BYTES, sum(stream.waiting_bytes for stream in self._streams.values()))
+        yield Sample(metrics.PUBLISHED, self._published)
+
     async def close(self) -> None:
         """End all subscriptions and wait for the tasks that read the log for them."""
         for member in list(self._members.values()):
@@ -198,6 +209,7 @@ class Hub:
         """Put one event at the end of the thread's stream and hand it to whoever has caught up."""
         stream = self._stream(thread_id)
         event = stream.publish(method, params, cursor=cursor, everyone=everyone, emitted_at_ms=self._clock_ms())
+        self._published += 1
         subscribers = self._subscribers.get(thread_id, {})
         for subscription in list(subscribers.values()):
             subscription.push(event)

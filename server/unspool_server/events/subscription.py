@@ -17,6 +17,7 @@ from unspool_server.events.encoding import Encoder, as_replayed, now_ms
 from unspool_server.events.outbox import Outbox
 from unspool_server.events.requests import PendingRequest
 from unspool_server.events.stream import Event, ThreadStream
+from unspool_server.telemetry import metrics
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,7 @@ class Subscription:
             self._send_requests(event.seq)
             if not self._deliver(event):
                 return
+            metrics.REPLAYED.add("ring")
         self._send_requests(self.stream.next_seq)
         self._live = self._was_live = True
         if self._finished is not None:
@@ -253,4 +255,5 @@ class Subscription:
             while not self.peer.outbox.offer(event.body):
                 await self._space.wait()
                 self._space.clear()
+        metrics.REPLAYED.add("log")
         self._cursor = event.cursor

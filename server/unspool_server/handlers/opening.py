@@ -23,7 +23,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.event_shapes import inherited_usage, token_usage
 from unspool_server.history.turn_pages import PageScope
-from unspool_server.sessions.notes import damage_notes
+from unspool_server.sessions.notes import counted, damage_notes
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor, turns_page, with_running
 from unspool_server.sessions.session import Session
@@ -98,9 +98,10 @@ async def _resumed(
     shelf = Shelf(session.store, session.log.info, session)
     stored = not session.log.deferred
     turns = await all_turns(shelf) if stored and not params.exclude_turns else []
-    for note in damage_notes(shelf.report.faults, partly=False):
-        if note["code"] not in {known["code"] for known in session.load_notes}:
-            tell(ctx, "warning", {"threadId": session.thread_id, **note})
+    known = {note["code"] for note in session.load_notes}
+    more = [note for note in damage_notes(shelf.report.faults, partly=False) if note["code"] not in known]
+    for note in counted(more, "read", session.thread_id):
+        tell(ctx, "warning", {"threadId": session.thread_id, **note})
     page = None
     if params.initial_turns_page is not None and stored:
         asked = params.initial_turns_page

@@ -17,6 +17,7 @@ from unspool_server.config import ProviderConfig
 from unspool_server.errors import ProviderRejected, ProviderUnavailable, StreamCut
 from unspool_server.model.contract import ModelEvent
 from unspool_server.model.failures import connection_failure, http_failure, response_failure, stream_cut
+from unspool_server.telemetry import metrics
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -166,6 +167,7 @@ class ModelService:
         return {**self.config.http_headers, **{name: value for name, value in named.items() if value}}
 
     async def _back_off(self, number: int) -> None:
+        metrics.MODEL_RETRIES.add()
         delay = min(FIRST_DELAY_S * 2**number, LONGEST_DELAY_S)
         await self._sleep(delay * random.uniform(0.9, 1.1))
 

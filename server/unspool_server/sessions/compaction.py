@@ -29,6 +29,7 @@ from unspool_server.history.tokens import estimate_history
 from unspool_server.model.contract import ItemDone, ModelRequest, ResponseDone
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.context import context_facts, context_records
+from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record, shown_item_record, task_complete, task_started
 from unspool_server.sessions.sampling import model_request
 from unspool_server.sessions.session import Session
@@ -95,7 +96,7 @@ async def _ask(turn: Turn) -> Summary:
         request = _request(session, settings, history, remote=provider.compacts)
         summary = Summary()
         try:
-            async with aclosing(provider.stream(request)) as events:  # type: ignore[type-var]
+            async with aclosing(asked(provider, request, settings.model_provider)) as events:
                 async for event in events:
                     if isinstance(event, ItemDone):
                         summary.items.append(event.item)

@@ -3,18 +3,23 @@
 The words are the table that checks use too (`unspool_protocol.finding_words`); a note is about what was read only.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from unspool_protocol.finding_words import MEANINGS
 from unspool_protocol.log import LineFault, Record
 
 from unspool_server.history.state import Degradation
+from unspool_server.telemetry import metrics
+from unspool_server.telemetry.logs import event
 
 MAX_ORDINALS = 50
 """Places that one note names; the message tells how many there are."""
 
 Note = dict[str, Any]
+
+logger = logging.getLogger(__name__)
 
 
 def damage_notes(faults: Iterable[LineFault], *, partly: bool) -> list[Note]:
@@ -58,3 +63,14 @@ def header_note(header: Record | None, thread_id: str) -> list[Note]:
         return []
     fault = LineFault(header.rollout_id, header.ordinal, "headerOtherThread")
     return damage_notes([fault], partly=False)
+
+
+def counted(notes: list[Note], source: Literal["load", "read"], thread_id: str) -> list[Note]:
+    """Give the notes back, after operators were told what clients are about to be told (DESIGN §4)."""
+    about_log = [note for note in notes if "ordinals" in note]
+    for note in about_log:
+        metrics.FINDINGS.add(note["code"], source, amount=max(1, len(note["ordinals"])))
+    if about_log and source == "load":
+        codes = sorted({note["code"] for note in about_log})
+        event(logger, "the log is less than perfect", level=logging.WARNING, thread=thread_id, codes=codes)
+    return notes

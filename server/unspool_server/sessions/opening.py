@@ -21,7 +21,7 @@ from unspool_server.sessions.forking import ForkPoint, fork_point, write_child
 from unspool_server.sessions.gitinfo import git_facts
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.memory import LiveHistory
-from unspool_server.sessions.notes import damage_notes, degradation_notes, header_note
+from unspool_server.sessions.notes import counted, damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session, ThreadFacts
 from unspool_server.sessions.settings import ThreadSettings, configured, is_usable_cwd, overridden, plain, recorded
 from unspool_server.sessions.summaries import facts_of_log
@@ -92,7 +92,7 @@ class Opener:
         if history.settings.permission_profile is not None or history.settings.sandbox_policy is not None:
             session.applied = found
         await _note_overrides(session, params)
-        session.load_notes = _load_notes(session, found, report)
+        session.load_notes = counted(_load_notes(session, found, report), "load", session.thread_id)
         return session
 
     async def fork(self, params: ThreadForkParams, source: Session | None) -> Session:

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from unspool_server.errors import LocalProtocolError, StoreClosed
+from unspool_server.telemetry.scope import Scope, current, entered, within
 
 T = TypeVar("T")
 
 QUEUE_LIMIT = 256
 """Steps waiting at most; a further caller waits for its place, nothing is dropped."""
 
-_Step = tuple[Callable[[], Awaitable[Any]], "asyncio.Future[Any]"]
+_Step = tuple[Callable[[], Awaitable[Any]], "asyncio.Future[Any]", Scope]
 
 
 class Owner:
@@ -39,7 +40,7 @@ class Owner:
         if self._closed:
             raise StoreClosed("the thread is closing; retry after it is closed")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self._queue.put((step, future))
+        await self._queue.put((step, future, current()))
         return await future
 
     async def close(self) -> None:
@@ -50,12 +51,14 @@ class Owner:
         await asyncio.shield(self._task)
 
     async def _serve(self) -> None:
+        entered(Scope())  # not that of the request which happened to load the thread
         while (entry := await self._queue.get()) is not None:
-            step, future = entry
+            step, future, scope = entry
             if future.cancelled():
                 continue
             try:
-                result = await step()
+                with within(scope):
+                    result = await step()
             except Exception as error:
                 if not future.cancelled():
                     future.set_exception(error)

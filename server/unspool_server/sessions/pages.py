@@ -25,7 +25,7 @@ from unspool_server.history.turn_pages import (
     without_items,
 )
 from unspool_server.sessions.loading import find_turn, load, may_hold_markers, turns_back
-from unspool_server.sessions.notes import Note, damage_notes, degradation_notes, header_note
+from unspool_server.sessions.notes import Note, counted, damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session
 from unspool_server.store.contract import LogStore, ReadReport, RolloutInfo
 
@@ -79,7 +79,7 @@ async def read_notes(shelf: Shelf) -> list[Note]:
     end = None if shelf.end is None else Position(shelf.info.rollout_id, shelf.end)
     history = live or await load(shelf.store, shelf.info, end=end)
     notes = header_note(shelf.info.header, shelf.info.thread_id) + degradation_notes(history.state.degradations)
-    return notes + damage_notes(shelf.report.faults, partly=False)
+    return counted(notes + damage_notes(shelf.report.faults, partly=False), "read", shelf.info.thread_id)
 
 
 def with_running(turn: Turn, session: Session | None, *, partial: bool = False) -> Turn:

@@ -6,7 +6,7 @@ One entry per live thread of this process; other processes are kept out by the s
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ from unspool_server.sessions.opening import Opener, check_thread_id
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import After, Session
 from unspool_server.store.contract import Log, RolloutInfo
+from unspool_server.telemetry import logs, metrics
+from unspool_server.telemetry.instruments import Sample
 
 T = TypeVar("T")
 
@@ -81,6 +83,11 @@ class Sessions:
             return live.log.info
         return await self.env.store.find(thread_id)
 
+    def figures(self) -> Iterable[Sample]:
+        """Loaded threads by state."""
+        for state, number in Counter(session.status["type"] for session in self._live.values()).items():
+            yield Sample(metrics.THREADS, number, (state,))
+
     # -- starting and loading ------------------------------------------------------------------------------------------
 
     async def start(self, params: ThreadStartParams, originator: str) -> Session:
@@ -125,6 +132,8 @@ class Sessions:
 
     def _enter(self, session: Session) -> Session:
         self._live[session.thread_id] = session
+        metrics.THREADS_LOADED.add()
+        logs.event(logger, "thread loaded", thread=session.thread_id, records=len(session.history.records))
         self.watch_idle(session.thread_id)
         return session
 
@@ -183,7 +192,7 @@ class Sessions:
         session = self._live.get(thread_id)
         if session is None or not await session.close(unless=unless):
             return
-        self._live.pop(thread_id, None)
+        self._left(thread_id)
         timer = self._timers.pop(thread_id, None)
         if timer is not None:
             timer.cancel()
@@ -191,6 +200,11 @@ class Sessions:
         session.publish_status({"type": "notLoaded"})
         session.publish("thread/closed", {}, everyone=True)
         self.env.sink.forget(thread_id)
+
+    def _left(self, thread_id: str) -> None:
+        self._live.pop(thread_id, None)
+        metrics.THREADS_UNLOADED.add()
+        logs.event(logger, "thread unloaded", thread=thread_id)
 
     async def archive(self, thread_id: str) -> None:
         """Unload a thread and move its log to the archive. Raises LogMissing, WriterHeld, WriteFailed."""
@@ -229,7 +243,7 @@ class Sessions:
         if session is None:
             return
         await session.close()
-        self._live.pop(thread_id, None)
+        self._left(thread_id)
         self.env.sink.cancel(thread_id)
         session.publish_status({"type": "notLoaded"})
         self.env.sink.forget(thread_id)

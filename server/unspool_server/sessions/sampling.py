@@ -23,6 +23,7 @@ from unspool_server.model.contract import (
     TextDelta,
 )
 from unspool_server.sessions.clock import new_id, now_ms
+from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.tools.calls import note_call
 from unspool_server.sessions.tools.toolbox import Toolbox
@@ -86,8 +87,8 @@ class Sampling:
     async def _stream(self) -> None:
         turn = self._turn
         request = model_request(turn.session, settings=turn.plan.settings, output_schema=turn.plan.output_schema)
-        provider = turn.session.env.providers.get(turn.plan.settings.model_provider)
-        async with aclosing(provider.stream(request)) as events:  # type: ignore[type-var]
+        name = turn.plan.settings.model_provider
+        async with aclosing(asked(turn.session.env.providers.get(name), request, name)) as events:
             async for event in events:
                 await self._take(event)
 
@@ -119,6 +120,7 @@ class Sampling:
         if item_id not in self._turn.live:
             self._announce({"type": "message", "id": item_id})
         live = self._turn.live[item_id]
+        self._turn.report.shown()
         live.item["text"] = live.item.get("text", "") + delta
         self._turn.session.publish(
             "item/agentMessage/delta", {"turnId": self._turn.id, "itemId": item_id, "delta": delta}

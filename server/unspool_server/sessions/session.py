@@ -23,6 +23,7 @@ from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.owner import Owner
 from unspool_server.sessions.settings import ThreadSettings, settings_record
 from unspool_server.store.contract import Log, LogStore
+from unspool_server.telemetry import traces
 
 if TYPE_CHECKING:
     from unspool_server.sessions.environment import Environment
@@ -179,14 +180,16 @@ class Session:
 
         A disk that refuses does not stop a running turn: its records stay accepted and are retried, with a warning.
         """
-        written = await self.log.add(records)
-        await self.flushed()
+        with traces.span("append", records=len(records)):
+            written = await self.log.add(records)
+            await self.flushed()
         self.install(written)
         return written
 
     async def record_written(self, *records: NewRecord) -> list[Record]:
         """Write records as one unit or not at all; only then take them in and show their events. Raises WriteFailed."""
-        written = await self.log.append(records, expected_ordinal=self.log.next_ordinal)
+        with traces.span("append", records=len(records)):
+            written = await self.log.append(records, expected_ordinal=self.log.next_ordinal)
         self.install(written)
         return written
 

@@ -6,7 +6,6 @@ which is a step too, always finds it complete.
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +38,11 @@ from unspool_server.sessions.sampling import Sampling
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
 from unspool_server.sessions.tools.calls import aborted_outputs, run_calls
+from unspool_server.sessions.turn_report import Outcome, TurnReport
 from unspool_server.sessions.usage import full_window_record, over_limit, response_over_limit
+from unspool_server.telemetry import traces
+from unspool_server.telemetry.logs import event
+from unspool_server.telemetry.scope import bound
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools.calls import OpenCall
@@ -88,7 +91,7 @@ class Turn:
         self.token_usage: Mapping[str, int] = {}
         self.sampling: Sampling | None = None
         self.started_at: int | None = None
-        self._began = time.monotonic()
+        self.report = TurnReport(session.thread_id, self.id, self.kind)
         self._released = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -111,6 +114,10 @@ class Turn:
 
     async def _run(self) -> None:
         await self._released.wait()
+        with bound(thread=self.session.thread_id, turn=self.id), traces.span("turn", kind=self.kind):
+            await self._whole()
+
+    async def _whole(self) -> None:
         try:
             await self.session.step(self.begin)
             await self._work()
@@ -119,8 +126,8 @@ class Turn:
             await self.session.step(partial(self._fail, error.message, error.info, window_full=full))
         except WriteFailed:
             await self.session.step(partial(self._fail, "the log could not be written; nothing was changed", "other"))
-        except Exception:
-            logger.exception("turn %s of thread %s failed", self.id, self.session.thread_id)
+        except Exception as error:
+            event(logger, "turn failed", level=logging.ERROR, exc_info=error)
             await self.session.step(partial(self._fail, "internal error", "other"))
 
     async def _work(self) -> None:
@@ -262,7 +269,7 @@ class Turn:
             self.sampling.cut()
 
     async def _complete(self) -> None:
-        await self._end(task_complete(self.id, self.last_message, self._times()))
+        await self._end(task_complete(self.id, self.last_message, self._times()), "completed")
 
     async def _fail(self, message: str, info: Any, *, window_full: bool = False) -> None:
         """End a failed turn; its user text and finished items stay (07 §9).
@@ -285,7 +292,8 @@ class Turn:
             "error",
             {"turnId": self.id, "willRetry": False, "error": {"message": message, "codexErrorInfo": info}},
         )
-        await self._end(task_complete(self.id, self.last_message, self._times(), error=error), announce_idle=False)
+        ended = task_complete(self.id, self.last_message, self._times(), error=error)
+        await self._end(ended, "failed", announce_idle=False)
 
     async def abort(self, reason: str, *, marker: bool = True) -> None:
         """End the turn now, leaving valid history behind (07 §4). Runs inside a step."""
@@ -303,7 +311,7 @@ class Turn:
         await self._record_pending()
         if marker:
             await self.session.record(item_record(self.attributed(interruption_marker(f"msg_{new_id()}"), now_ms())))
-        await self._end(turn_aborted(self.id, self._times()))
+        await self._end(turn_aborted(self.id, self._times()), "interrupted")
 
     async def _record_pending(self) -> None:
         """Steered input that no request has taken up yet is recorded all the same: it was accepted."""
@@ -314,10 +322,10 @@ class Turn:
         return {
             "started_at": self.started_at,
             "completed_at": now_s(),
-            "duration_ms": int((time.monotonic() - self._began) * 1000),
+            "duration_ms": int(self.report.age_s * 1000),
         }
 
-    async def _end(self, record: NewRecord, *, announce_idle: bool = True) -> None:
+    async def _end(self, record: NewRecord, outcome: Outcome, *, announce_idle: bool = True) -> None:
         session = self.session
         self.partial_text.stop()
         written = await session.log.add([record])
@@ -329,6 +337,7 @@ class Turn:
             session.publish_status()
         session.publish_events(events if on_disk else [_accepted_only(event) for event in events])
         session.view.forget_finished()
+        self.report.ended(outcome, written=on_disk)
         session.turn_ended()
 
 

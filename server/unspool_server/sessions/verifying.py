@@ -5,6 +5,7 @@ from unspool_protocol.findings import ThreadVerifyResult
 from unspool_server.history.verify import RecordChecks
 from unspool_server.store.contract import LogStore
 from unspool_server.store.findings import FoundList
+from unspool_server.telemetry import metrics
 
 
 async def verify_thread(store: LogStore, thread_id: str) -> ThreadVerifyResult:
@@ -13,6 +14,8 @@ async def verify_thread(store: LogStore, thread_id: str) -> ThreadVerifyResult:
     checks = RecordChecks(found.add)
     await store.verify(thread_id, found, checks.feed)
     checks.finish()
+    for code, number in found.counts.items():
+        metrics.FINDINGS.add(code, "verify", amount=number)
     return verify_result(thread_id, found)
 
 

@@ -3,7 +3,7 @@
 Media differ in their `Shelf` only: see `local.py` and `memory.py`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
 
 from ..errors import DependentThreads, LogCorrupt, LogExists, LogMissing, StoreClosed, WriteFailed, WriterHeld
+from ..telemetry import metrics
+from ..telemetry.instruments import Sample
 from .blocks import LINE_BYTES, Bytes, lines_backward
 from .chain import ChainReader
 from .contract import Log, NewRollout, ReadReport, ReadStats, RolloutInfo
@@ -55,6 +57,23 @@ class RolloutStore:
     def stats(self) -> ReadStats:
         """Counters since the store was opened."""
         return self._stats
+
+    def figures(self) -> Iterable[Sample]:
+        """What the writers hold, and the totals of the store."""
+        logs = list(self._logs.values())
+        pending = [log.snapshot()[1] for log in logs]
+        yield Sample(metrics.OPEN_LOGS, len(logs))
+        yield Sample(metrics.PENDING_RECORDS, sum(map(len, pending)))
+        yield Sample(metrics.PENDING_BYTES, sum(len(record.raw) + 1 for records in pending for record in records))
+        yield Sample(metrics.QUEUED_COMMANDS, sum(log.queued for log in logs))
+        yield Sample(metrics.REFUSED_LOGS, sum(log.last_error is not None for log in logs))
+        yield Sample(metrics.WRITTEN_BYTES, self._stats.bytes_written)
+        yield Sample(metrics.READ_BYTES, self._stats.bytes_read)
+        yield Sample(metrics.FSYNCS, self._stats.syncs)
+
+    def writers(self) -> Iterable[RolloutLog]:
+        """The logs that are open for appending, for diagnostics."""
+        return tuple(self._logs.values())
 
     @property
     def clock(self) -> Callable[[], datetime]:

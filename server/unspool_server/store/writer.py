@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from unspool_protocol.log import HistoryMode, NewRecord, Record
 
 from ..errors import LogConflict, StoreClosed, WriteFailed
+from ..telemetry import metrics
+from ..telemetry.logs import event
 from .contract import ReadStats, RolloutInfo
 from .lines import EncodedRecord, chain_link, encode_record, line_ordinal, parse_line, record_of, seal_line
 from .log_start import LogStart
@@ -126,6 +128,11 @@ class RolloutLog:
     def closed(self) -> bool:
         """True after `close`, `discard` or fencing."""
         return self._closed is not None
+
+    @property
+    def queued(self) -> int:
+        """Commands that wait for the writer."""
+        return self._queue.qsize()
 
     def snapshot(self) -> tuple[int, tuple[Record, ...]]:
         """For readers: how many bytes of the rollout are good, and the accepted records that are not among them."""
@@ -334,10 +341,18 @@ class RolloutLog:
             else:
                 self._last_error = self._logged_error = None
                 return
+        metrics.WRITE_FAILURES.add()
         self._last_error = error.strerror or str(error) if error else "unknown"
         if self._last_error != self._logged_error:
             self._logged_error = self._last_error
-            logger.warning("log of thread %s: %s", self._info.thread_id, self._last_error)
+            event(
+                logger,
+                "the disk refused a write",
+                level=logging.WARNING,
+                thread=self._info.thread_id,
+                reason=self._last_error,
+                pending_records=len(self._pending),
+            )
         raise WriteFailed(self._last_error, retryable=not isinstance(error, ForeignChange)) from error
 
     async def _write_pending(self, *, sync: bool) -> None:

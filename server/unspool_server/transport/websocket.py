@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 
 from unspool_server.connection import Connection, Shared
 from unspool_server.errors import RequestError, UnspoolError
+from unspool_server.telemetry.exposition import exposition
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
 from unspool_server.transport.gate import HEALTH, PRINCIPAL, Gate, Rules
 from unspool_server.transport.pump import Incoming, pump
@@ -47,14 +48,19 @@ class Tls:
 
 
 def application(shared: Shared, rules: Rules) -> ASGIApp:
-    """The ASGI application: any path upgrades, two paths tell that the server lives."""
+    """The ASGI application: any path upgrades, two paths tell that the server lives, one tells figures."""
 
     async def converse(websocket: WebSocket) -> None:
         await websocket.accept()
         await _serve(Connection(shared, websocket.scope[PRINCIPAL]), websocket)
 
+    async def tell_figures(request: Request) -> Response:
+        body, content_type = exposition(shared.figures(), request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
     routes = [
         *(Route(path, _healthy, methods=["GET"]) for path in HEALTH),
+        Route("/metrics", tell_figures, methods=["GET"]),
         Route("/{path:path}", _not_an_upgrade, methods=["GET"]),
         WebSocketRoute("/{path:path}", converse),
     ]

@@ -18,6 +18,7 @@ from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.tools.contract import ToolResult
 from unspool_server.sessions.tools.toolbox import Toolbox
+from unspool_server.telemetry import metrics, traces
 
 if TYPE_CHECKING:
     from unspool_server.sessions.turn import Turn
@@ -67,7 +68,9 @@ async def run_calls(turn: "Turn") -> None:
 
 
 async def _run_call(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> None:
-    result = await _result(turn, toolbox, call)
+    with traces.span("tool call", tool=str(call.item.get("name")), call=call.call_id):
+        result = await _result(turn, toolbox, call)
+    metrics.TOOL_CALLS.add()
     await turn.session.step(partial(_record_output, turn, call, result))
 
 
