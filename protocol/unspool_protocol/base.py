@@ -43,6 +43,17 @@ class WireModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
+class KeyedParams(WireModel):
+    """Parameters of a call that changes something, which may be sent again without harm.
+
+    Attributes:
+        idempotency_key: Addition: a text of the client's choice, 1 to 256 characters. The same call with the same key
+            is carried out once and answered the same, also after a restart.
+    """
+
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
 class OpenWireModel(WireModel):
     """A message part whose unknown fields are kept and sent on unchanged."""
 

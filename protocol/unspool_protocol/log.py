@@ -34,6 +34,10 @@ class RecordType(StrEnum):
     REALTIME_ITEM = "realtime_item"
     PARTIAL_MESSAGE = "unspool_partial_message"
     """Ours: text that clients saw of an item before it was complete; other readers pass it over."""
+    CALL = "unspool_call"
+    """Ours: a keyed call was accepted; readers of the format pass over types that they do not know."""
+    QUEUE = "unspool_queue"
+    """Ours: a change of the inputs that wait for a turn of their own."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

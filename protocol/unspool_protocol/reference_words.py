@@ -34,6 +34,10 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     ),
     "turnNotFound": (ErrorCode.INVALID_REQUEST, "The thread has no such turn."),
     "rolloutNotFound": (ErrorCode.INVALID_REQUEST, "The thread has no such rollout."),
+    "idempotencyKeyReused": (
+        ErrorCode.INVALID_REQUEST,
+        "The `idempotencyKey` belongs to a call of this method with other parameters; nothing changed.",
+    ),
     "activeTurn": (ErrorCode.INVALID_REQUEST, "A turn is running; `data.turnId` names it."),
     "noActiveTurn": (ErrorCode.INVALID_REQUEST, "No turn is running."),
     "otherActiveTurn": (ErrorCode.INVALID_REQUEST, "Another turn is running than the one that was named."),
@@ -149,7 +153,7 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "thread/audit": ("threadNotFound", "rolloutNotFound", "cursorInvalid", "corrupt"),
     "thread/branches": ("threadNotFound",),
     "thread/lineage": ("threadNotFound", "noRollout", "cursorInvalid"),
-    "turn/start": ("threadNotFound",),
+    "turn/start": ("threadNotFound", "activeTurn", "writeFailed"),
     "turn/steer": ("threadNotFound", "noActiveTurn", "otherActiveTurn"),
     "turn/interrupt": ("threadNotFound", "noActiveTurn", "otherActiveTurn"),
 }

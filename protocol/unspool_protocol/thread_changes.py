@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
-from unspool_protocol.base import ExtendedWireModel, Flag, Limit, WireModel
+from unspool_protocol.base import ExtendedWireModel, Flag, KeyedParams, Limit, WireModel
 from unspool_protocol.settings import SandboxPolicy
 from unspool_protocol.thread_object import ReadState, Thread, ThreadOverrides
 
@@ -20,13 +20,17 @@ class ThreadIdParams(WireModel):
     thread_id: str
 
 
+class ThreadChangeParams(ThreadIdParams, KeyedParams):
+    """Parameters of a call that changes a thread."""
+
+
 class ThreadResult(WireModel):
     """An answer that only holds the thread."""
 
     thread: Thread
 
 
-class ThreadNameSetParams(ThreadIdParams):
+class ThreadNameSetParams(ThreadChangeParams):
     """`thread/name/set`; a blank name is refused."""
 
     name: str
@@ -36,7 +40,7 @@ class ThreadNameSetResult(Empty):
     """The name is recorded."""
 
 
-class ThreadArchiveParams(ThreadIdParams):
+class ThreadArchiveParams(ThreadChangeParams):
     """`thread/archive`."""
 
 
@@ -44,7 +48,7 @@ class ThreadArchiveResult(Empty):
     """The thread's files are in the archive."""
 
 
-class ThreadUnarchiveParams(ThreadIdParams):
+class ThreadUnarchiveParams(ThreadChangeParams):
     """`thread/unarchive`."""
 
 
@@ -52,7 +56,7 @@ class ThreadUnarchiveResult(ThreadResult):
     """The thread is back among the others, not loaded."""
 
 
-class ThreadDeleteParams(ThreadIdParams):
+class ThreadDeleteParams(ThreadChangeParams):
     """`thread/delete`.
 
     Attributes:
@@ -88,7 +92,7 @@ class ThreadUnsubscribeResult(WireModel):
     status: Literal["unsubscribed", "notSubscribed", "notLoaded"]
 
 
-class ThreadInjectItemsParams(ThreadIdParams):
+class ThreadInjectItemsParams(ThreadChangeParams):
     """`thread/inject_items`: raw items for the model's history. Their shape is checked by the handler, item by item."""
 
     items: tuple[Any, ...]
@@ -98,7 +102,7 @@ class ThreadInjectItemsResult(Empty):
     """The items are recorded."""
 
 
-class ThreadCompactStartParams(ThreadIdParams):
+class ThreadCompactStartParams(ThreadChangeParams):
     """`thread/compact/start`; a running turn is interrupted first."""
 
 
@@ -106,7 +110,7 @@ class ThreadCompactStartResult(Empty):
     """Accepted; a turn of its own follows."""
 
 
-class ThreadRevertParams(ThreadIdParams):
+class ThreadRevertParams(ThreadChangeParams):
     """`thread/revert`: drop this turn and all later ones."""
 
     before_turn_id: str
@@ -119,7 +123,7 @@ class ThreadRevertResult(ThreadResult):
     items_backwards_cursor: str | None = None
 
 
-class TransformParams(ThreadIdParams):
+class TransformParams(ThreadChangeParams):
     """What our own transformations have in common.
 
     Attributes:
@@ -211,7 +215,7 @@ class ThreadGoalGetResult(WireModel):
     goal: Mapping[str, Any] | None = None
 
 
-class ThreadSettingsUpdateParams(ThreadOverrides):
+class ThreadSettingsUpdateParams(ThreadOverrides, KeyedParams):
     """`thread/settings/update`: settings for the turns to come."""
 
     thread_id: str

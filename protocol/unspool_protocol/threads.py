@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
-from unspool_protocol.base import Flag, Limit, WireModel
+from unspool_protocol.base import Flag, KeyedParams, Limit, WireModel
 from unspool_protocol.items import ThreadItem
 from unspool_protocol.positions import LogPosition
 from unspool_protocol.settings import CollaborationMode, SortDirection, ThreadEnvironment
@@ -130,7 +130,7 @@ __all__ = [
 ]
 
 
-class ThreadStartParams(ThreadOverrides):
+class ThreadStartParams(ThreadOverrides, KeyedParams):
     """`thread/start`. Experimental: `history_mode`, `dynamic_tools`, `environments`, `permissions`."""
 
     ephemeral: Flag = False
@@ -195,7 +195,7 @@ class ThreadResumeResult(ThreadSetup):
     items_backwards_cursor: str | None = None
 
 
-class ThreadForkParams(ThreadOverrides):
+class ThreadForkParams(ThreadOverrides, KeyedParams):
     """`thread/fork`: the child's history ends with `last_turn_id`, or before `before_turn_id`.
 
     Wherever it is cut, settings that the request does not name are those that the source has now.

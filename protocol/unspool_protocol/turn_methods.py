@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator
 
-from unspool_protocol.base import PathText, WireModel
+from unspool_protocol.base import KeyedParams, PathText, WireModel
 from unspool_protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from unspool_protocol.settings import ApprovalPolicy, ApprovalsReviewer, CollaborationMode, SandboxPolicy
 from unspool_protocol.turns import Turn
@@ -39,12 +39,14 @@ class AdditionalContext(WireModel):
     name: str | None = None
 
 
-class TurnStartParams(WireModel):
+class TurnStartParams(KeyedParams):
     """`turn/start`: overrides stay in force for later turns. While a turn runs, the input joins it (`wire` §6).
 
     Attributes:
         client_user_message_id: Comes back as the item's `clientId`. A message sent again with the same id is answered
-            with its turn and not run again, also after a restart (addition).
+            with its turn and not run again, also after a restart, a compaction, or a rollback of that turn (addition).
+        if_busy: Addition: what happens while a turn runs. `join` (as without it): the input joins that turn. `reject`:
+            the call is refused. `interrupt`: the running turn is ended first.
         tool_output: Instead of `input`.
         additional_context: By an identifier that the client chooses; told before the message.
         turn_trigger: What made the client start the turn; recorded, without further meaning.
@@ -65,6 +67,7 @@ class TurnStartParams(WireModel):
     personality: str | None = None
     service_tier: str | None = None
     client_user_message_id: str | None = None
+    if_busy: Literal["join", "reject", "interrupt"] | None = None
     collaboration_mode: CollaborationMode | None = None
     tool_output: TurnToolOutput | None = None
     additional_context: Mapping[str, AdditionalContext] | None = None
@@ -77,7 +80,7 @@ class TurnStartResult(WireModel):
     turn: Turn
 
 
-class TurnSteerParams(WireModel):
+class TurnSteerParams(KeyedParams):
     """`turn/steer`: input for the running turn, refused unless that is the expected one."""
 
     thread_id: str
@@ -93,7 +96,7 @@ class TurnSteerResult(WireModel):
     turn_id: str
 
 
-class TurnInterruptParams(WireModel):
+class TurnInterruptParams(KeyedParams):
     """`turn/interrupt`."""
 
     thread_id: str

@@ -2,7 +2,7 @@
 
     UnspoolError
     ├── RequestError(code, message, data)      the client's fault; safe to show
-    │   ├── InvalidParams · NotInitialized · AlreadyInitialized · UnknownMethod
+    │   ├── InvalidParams · NotInitialized · AlreadyInitialized · UnknownMethod · KeyReused
     │   ├── ThreadNotFound · NotMaterialised · ThreadBusy · TurnsOutOfRange · Unsupported
     │   ├── Overloaded · RateLimited(wait_ms) · LimitReached(limit, most) · Forbidden(scope) · PathRefused
     ├── StoreError                             disk or another writer
@@ -73,6 +73,15 @@ class UnknownMethod(RequestError):
     """No such method; the reference answers -32600 with a list of variants (`wire` §2)."""
 
     reason = "unknownMethod"
+
+
+class KeyReused(RequestError):
+    """An idempotency key came with other parameters than before; nothing was changed."""
+
+    reason = "idempotencyKeyReused"
+
+    def __init__(self, method: str, key: str) -> None:
+        super().__init__("this idempotencyKey was used for another request", data={"method": method, "key": key})
 
 
 class ThreadNotFound(RequestError):

@@ -193,15 +193,41 @@ async def test_b27_a_message_sent_again_while_its_turn_runs_joins_it_once(house:
         assert [item["clientId"] for item in users] == ["m-1", "m-2"]
 
 
-async def test_b27_a_message_whose_turn_was_rolled_back_may_be_sent_again(house: House) -> None:
+@pytest.mark.parametrize("mode", ["paginated", "legacy"])
+async def test_b27_a_message_that_was_rolled_back_runs_again_under_a_new_id_only(house: House, mode: str) -> None:
     house.offline()
     async with house.daemon() as daemon:
         client = await daemon.connect()
-        thread = await client.start(cwd=str(house.work))
+        thread = await client.start(cwd=str(house.work), historyMode=mode)
         await client.turn(thread, "kept", clientUserMessageId="m-1")
         gone = await client.turn(thread, "gone", clientUserMessageId="m-2")
         await client.call("thread/rollback", {"threadId": thread, "numTurns": 1})
-        assert await client.turn(thread, "gone", clientUserMessageId="m-2") != gone
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        await client.call("thread/resume", {"threadId": thread})
+        again = await client.call("turn/start", asked(thread, "gone", "m-2"))
+        assert (again["turn"]["id"], again["turn"]["status"]) == (gone, "completed")
+        assert [turn["id"] for turn in (await client.read(thread))["turns"]].count(gone) == 0
+        assert await client.turn(thread, "gone", clientUserMessageId="m-3") != gone
+
+
+@pytest.mark.parametrize("mode", ["paginated", "legacy"])
+async def test_b27_a_message_from_before_a_compaction_is_known_after_a_restart(house: House, mode: str) -> None:
+    house.offline()
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work), historyMode=mode)
+        first = await client.turn(thread, "early", clientUserMessageId="m-1")
+        await client.call("thread/compact", {"threadId": thread, "summary": "early things"})
+        await client.turn(thread, "late", clientUserMessageId="m-2")
+    for index in house.home.rglob("*.calls"):
+        index.unlink()
+    for _ in range(2):
+        async with house.daemon() as daemon:
+            client = await daemon.connect()
+            await client.call("thread/resume", {"threadId": thread})
+            again = await client.call("turn/start", asked(thread, "early", "m-1"))
+            assert (again["turn"]["id"], again["turn"]["status"]) == (first, "completed")
 
 
 def asked(thread_id: str, text: str, message_id: str) -> dict[str, Any]:

@@ -124,6 +124,12 @@ class FaultyShelf:
     def remove(self, entry: Entry) -> None:
         self.inner.remove(entry)
 
+    def read_side(self, entry: Entry, name: str) -> bytes | None:
+        return self.inner.read_side(entry, name)
+
+    def write_side(self, entry: Entry, name: str, content: bytes) -> None:
+        self.inner.write_side(entry, name, content)
+
     def lease(self, thread_id: str) -> Lease:
         return self.inner.lease(thread_id)
 

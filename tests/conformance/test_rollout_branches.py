@@ -168,6 +168,7 @@ async def test_all_rollouts_of_a_thread_are_archived_and_come_back(backend: Back
     with pytest.raises(WriterHeld):
         await store.archive(thread_id)
     await newer.close()
+    await store.write_side(second, "checkpoint", b"kept")
     await store.archive(thread_id)
     assert [info.archived for info in await store.rollouts(thread_id)] == [True, True]
     assert (await store.find(thread_id)).rollout_id == second
@@ -179,6 +180,7 @@ async def test_all_rollouts_of_a_thread_are_archived_and_come_back(backend: Back
     assert texts(await read(store, fork.info.rollout_id)) == ["session_meta", "a", "b", "session_meta"]
     other = backend.open()
     assert (await other.unarchive(thread_id)).rollout_id == second
+    assert await other.read_side(second, "checkpoint") == b"kept"
     with pytest.raises(LogMissing):
         await other.unarchive(thread_id)
     assert (await store.open(thread_id)).info.rollout_id == second
@@ -204,6 +206,17 @@ async def test_a_thread_that_others_build_on_is_not_deleted(store: RolloutStore)
     for call in (store.delete(thread_id), store.open(thread_id), store.find(thread_id)):
         with pytest.raises(LogMissing):
             await call
+
+
+async def test_side_files_are_replaced_and_missing_ones_are_none(store: RolloutStore) -> None:
+    log = await thread(store, "a")
+    rollout = log.info.rollout_id
+    assert await store.read_side(rollout, "checkpoint") is None
+    await store.write_side(rollout, "checkpoint", b"one")
+    await store.write_side(rollout, "checkpoint", b"two")
+    assert await store.read_side(rollout, "checkpoint") == b"two"
+    assert await store.read_side(new_id(), "checkpoint") is None
+    await store.write_side(new_id(), "checkpoint", b"nobody")
 
 
 async def test_the_fingerprint_moves_with_every_write_and_only_then(store: RolloutStore) -> None:

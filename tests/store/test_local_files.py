@@ -282,9 +282,11 @@ async def test_deleting_leaves_no_file_of_the_thread(tmp_path: Path) -> None:
     thread_id = log.info.thread_id
     second = new_id()
     newer = await store.branch(header(thread_id, second), Position(thread_id, 2), replaces=log)
+    for rollout in (thread_id, second):
+        await store.write_side(rollout, "checkpoint", b"x")
     await newer.close()
     folder = path_of(log).parent
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 4
     await store.delete(thread_id)
     assert list(folder.iterdir()) == []
 

@@ -31,8 +31,10 @@ from unspool_server.history.summary import summarise
 from unspool_server.model.registry import Providers
 from unspool_server.rpc import Dispatcher
 from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
 from unspool_server.store import LocalStore, MemoryStore, StoreCatalogue
+from unspool_server.store.call_journal import LocalJournal
 from unspool_server.telemetry import logs, metrics, traces
 from unspool_server.telemetry.instruments import Sample
 
@@ -81,13 +83,14 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     hub = Hub(ring_events=config.history.retained_events)
     env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub)
     sessions = Sessions(env)
+    calls = HomeCalls(sessions, LocalJournal(home, durable=config.history.durability == "synced"))
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
     shared = Shared(
         Dispatcher(_table),
         hub,
         home,
-        Services(sessions, hub, env),
+        Services(sessions, hub, env, calls),
         max_in_flight=config.limits.requests_in_flight,
         max_unsent_bytes=config.limits.unsent_bytes,
         gatekeeper=Gatekeeper(config.limits),

@@ -32,11 +32,14 @@ from unspool_protocol.time_travel import ThreadRestoreParams, ThreadRestoreResul
 
 from unspool_server.errors import RequestError
 from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.keys import keyed, shelf_then, thread_then
 from unspool_server.handlers.services import services
+from unspool_server.history.calls import CallMark
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.turn_pages import PageScope
 from unspool_server.sessions.branching import newest_turns, revert, rollback, turns_from
 from unspool_server.sessions.compaction import compact_with_summary
+from unspool_server.sessions.idempotency import once
 from unspool_server.sessions.injection import check_items, inject
 from unspool_server.sessions.opening import check_provider, check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
@@ -53,7 +56,8 @@ Check = Callable[[], Awaitable[object]]
 async def thread_compact_start(ctx: RequestContext, params: ThreadCompactStartParams) -> ThreadCompactStartResult:
     """Let the model summarise: answered at once, the work is a turn of its own."""
     session = services(ctx).sessions.require(params.thread_id)
-    await start_compaction(session, ctx.after)
+    call = keyed(ctx, "thread/compact/start", params, session.thread_id)
+    await start_compaction(session, call, ctx.after)
     return ThreadCompactStartResult()
 
 
@@ -64,7 +68,7 @@ async def thread_compact(ctx: RequestContext, params: ThreadCompactParams) -> Th
     async def change() -> list[ClientEvent]:
         return await compact_with_summary(session, params.summary, params.keep_last)
 
-    answer = await _transformed(ctx, session, change, params)
+    answer = await _transformed(ctx, session, change, params, "thread/compact")
     return ThreadCompactResult(thread=answer)
 
 
@@ -73,7 +77,7 @@ async def thread_rollback(ctx: RequestContext, params: ThreadRollbackParams) -> 
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(rollback, session, params.num_turns)
     check = partial(newest_turns, session, params.num_turns)
-    answer = await _transformed(ctx, session, change, params, check=check)
+    answer = await _transformed(ctx, session, change, params, "thread/rollback", check=check)
     return ThreadRollbackResult(thread=answer)
 
 
@@ -81,22 +85,28 @@ async def thread_rollback_undo(ctx: RequestContext, params: ThreadRollbackUndoPa
     """Bring back what the newest rollback or revert took away. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(undo, session)
-    return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, params))
+    return ThreadRollbackUndoResult(thread=await _transformed(ctx, session, change, params, "thread/rollback/undo"))
 
 
 async def thread_restore(ctx: RequestContext, params: ThreadRestoreParams) -> ThreadRestoreResult:
     """Make any earlier point of any branch the present again. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
     change = partial(restore, session, params.at)
-    return ThreadRestoreResult(thread=await _transformed(ctx, session, change, params))
+    return ThreadRestoreResult(thread=await _transformed(ctx, session, change, params, "thread/restore"))
 
 
 async def _transformed(
-    ctx: RequestContext, session: Session, change: Change, params: TransformParams, *, check: Check | None = None
+    ctx: RequestContext,
+    session: Session,
+    change: Change,
+    params: TransformParams,
+    method: str,
+    *,
+    check: Check | None = None,
 ) -> Thread:
     """Run a transformation as one step. `check` refuses what must not cost a running turn its life."""
 
-    async def step() -> tuple[list[ClientEvent], Thread]:
+    async def transform() -> tuple[list[ClientEvent], Thread]:
         if check is not None and params.interrupt and session.turn is not None:
             await check()
         await end_running(session, interrupt=params.interrupt)
@@ -105,7 +115,14 @@ async def _transformed(
         turns = [] if params.exclude_turns else await all_turns(shelf)
         return events, live_thread(session, tuple(turns))
 
-    changed = await session.answered_step(ctx.after, step, lambda result: _show(session, result[0]))
+    async def again(mark: CallMark) -> tuple[list[ClientEvent], Thread]:
+        return [], await thread_then(session, mark, with_turns=not params.exclude_turns)
+
+    call = keyed(ctx, method, params, session.thread_id)
+    step = partial(once, session, call, transform, again)
+    changed: tuple[list[ClientEvent], Thread] = await session.answered_step(
+        ctx.after, step, lambda result: _show(session, result[0])
+    )
     return changed[1]
 
 
@@ -117,7 +134,7 @@ async def thread_revert(ctx: RequestContext, params: ThreadRevertParams) -> Thre
     """Take a turn and all later ones out of the history; a running turn is ended first (04 §5)."""
     session = services(ctx).sessions.require(params.thread_id)
 
-    async def step() -> tuple[list[ClientEvent], ThreadRevertResult]:
+    async def change() -> tuple[list[ClientEvent], ThreadRevertResult]:
         if session.turn is not None and session.turn.id != params.before_turn_id:
             await turns_from(session, params.before_turn_id)
         await end_running(session, interrupt=True)
@@ -126,23 +143,38 @@ async def thread_revert(ctx: RequestContext, params: ThreadRevertParams) -> Thre
             events = await revert(session, params.before_turn_id)
         finally:
             session.publish_status()
-        shelf = Shelf(session.store, session.log.info, session)
-        result = ThreadRevertResult(
-            thread=live_thread(session),
-            turns_backwards_cursor=await newest_cursor(shelf, PageScope.TURNS),
-            items_backwards_cursor=await newest_cursor(shelf, PageScope.ITEMS),
-        )
-        return events, result
+        return events, await _reverted(session, Shelf(session.store, session.log.info, session))
 
-    changed = await session.answered_step(ctx.after, step, lambda result: _show(session, result[0]))
+    async def again(mark: CallMark) -> tuple[list[ClientEvent], ThreadRevertResult]:
+        return [], await _reverted(session, await shelf_then(session, mark))
+
+    call = keyed(ctx, "thread/revert", params, session.thread_id)
+    step = partial(once, session, call, change, again)
+    changed: tuple[list[ClientEvent], ThreadRevertResult] = await session.answered_step(
+        ctx.after, step, lambda result: _show(session, result[0])
+    )
     return changed[1]
+
+
+async def _reverted(session: Session, shelf: Shelf) -> ThreadRevertResult:
+    return ThreadRevertResult(
+        thread=live_thread(session),
+        turns_backwards_cursor=await newest_cursor(shelf, PageScope.TURNS),
+        items_backwards_cursor=await newest_cursor(shelf, PageScope.ITEMS),
+    )
+
+
+async def _nothing(_: CallMark) -> bool:
+    """A repeated call whose answer says nothing has nothing to do."""
+    return True
 
 
 async def thread_inject_items(ctx: RequestContext, params: ThreadInjectItemsParams) -> ThreadInjectItemsResult:
     """Put raw items behind the history; the next turn sees them."""
     session = services(ctx).sessions.require(params.thread_id)
     items = check_items(params.items)
-    await session.step(partial(inject, session, items))
+    call = keyed(ctx, "thread/inject_items", params, session.thread_id)
+    await session.step(partial(once, session, call, partial(inject, session, items), _nothing))
     return ThreadInjectItemsResult()
 
 
@@ -158,7 +190,7 @@ async def thread_name_set(ctx: RequestContext, params: ThreadNameSetParams) -> T
         raise RequestError(
             f"ephemeral thread does not support metadata updates: {thread_id}", data={"reason": "unsupported"}
         )
-    await shared.sessions.rename(thread_id, name, ctx.after)
+    await shared.sessions.rename(thread_id, name, ctx.after, keyed(ctx, "thread/name/set", params, thread_id))
     return ThreadNameSetResult()
 
 
@@ -183,5 +215,6 @@ async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpda
             session.settings = changed
             session.publish("thread/settings/updated", {"threadSettings": settings_told(changed)})
 
-    await session.step(change)
+    call = keyed(ctx, "thread/settings/update", params, session.thread_id)
+    await session.step(partial(once, session, call, change, _nothing))
     return ThreadSettingsUpdateResult()

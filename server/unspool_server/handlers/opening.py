@@ -20,6 +20,7 @@ from unspool_server.errors import InvalidParams
 from unspool_server.events.encoding import now_ms
 from unspool_server.events.subscription import Subscription
 from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.event_shapes import inherited_usage, token_usage
 from unspool_server.history.turn_pages import PageScope
@@ -39,10 +40,17 @@ HYDRATION_NOTICE = (
 async def thread_start(ctx: RequestContext, params: ThreadStartParams) -> ThreadStartResult:
     """Begin a thread; its log appears with the first turn."""
     shared = services(ctx)
-    session = await shared.sessions.start(params, ctx.peer.client_name)
+    create = partial(shared.sessions.start, params, ctx.peer.client_name)
+    call = keyed(ctx, "thread/start", params)
+    session, new = await shared.calls.creates(call, create, partial(_reopened, shared))
     subscription = shared.hub.subscribe(ctx.peer, session.thread_id)
-    ctx.after(partial(_announce, shared, session, subscription))
+    ctx.after(partial(_announce, shared, session, subscription) if new else subscription.release)
     return ThreadStartResult(thread=live_thread(session), cursor=_cursor(shared, session), **setup_fields(session))
+
+
+async def _reopened(shared: Services, thread_id: str) -> Session:
+    """The thread that a call created when it came first. Raises LogMissing when it is gone since."""
+    return await shared.sessions.resume(ThreadResumeParams(thread_id=thread_id))
 
 
 def _announce(shared: Services, session: Session, subscription: Subscription) -> None:
@@ -149,13 +157,15 @@ def _tell_usage(ctx: RequestContext, session: Session, turn_id: str) -> None:
 async def thread_fork(ctx: RequestContext, params: ThreadForkParams) -> ThreadForkResult:
     """Begin a thread whose history begins in another one."""
     shared = services(ctx)
-    session = await shared.sessions.fork(params)
+    create = partial(shared.sessions.fork, params)
+    call = keyed(ctx, "thread/fork", params, check_thread_id(params.thread_id))
+    session, new = await shared.calls.creates(call, create, partial(_reopened, shared))
     with shared.sessions.kept(session.thread_id):
-        return await _forked(ctx, shared, session, params)
+        return await _forked(ctx, shared, session, params, new=new)
 
 
 async def _forked(
-    ctx: RequestContext, shared: Services, session: Session, params: ThreadForkParams
+    ctx: RequestContext, shared: Services, session: Session, params: ThreadForkParams, *, new: bool
 ) -> ThreadForkResult:
     if not params.exclude_turns and session.mode == HistoryMode.PAGINATED:
         tell(ctx, "deprecationNotice", {"summary": HYDRATION_NOTICE, "details": None})
@@ -164,7 +174,7 @@ async def _forked(
     subscription = shared.hub.subscribe(ctx.peer, session.thread_id)
     if turns:
         _tell_usage(ctx, session, turns[-1].id)
-    ctx.after(partial(_announce, shared, session, subscription))
+    ctx.after(partial(_announce, shared, session, subscription) if new else subscription.release)
     return ThreadForkResult(
         thread=live_thread(session, tuple(turns)), cursor=_cursor(shared, session), **setup_fields(session)
     )

@@ -6,6 +6,7 @@ from typing import cast
 from unspool_server.events.hub import Hub
 from unspool_server.handlers.context import RequestContext
 from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
 
 
@@ -16,6 +17,7 @@ class Services:
     sessions: Sessions
     hub: Hub
     env: Environment
+    calls: HomeCalls
 
 
 def services(ctx: RequestContext) -> Services:

@@ -10,6 +10,7 @@ from unspool_protocol.turn_methods import (
 )
 
 from unspool_server.handlers.context import RequestContext
+from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import services
 from unspool_server.sessions.input import turn_message
 from unspool_server.sessions.turn_admission import interrupt_turn, start_turn, steer_turn
@@ -19,19 +20,21 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
     """Begin a turn or join the running one; the turn's events follow the answer."""
     session = services(ctx).sessions.require(params.thread_id)
     message = turn_message(params.input, params.client_user_message_id, params.additional_context, params.tool_output)
-    return TurnStartResult(turn=await start_turn(session, params, message, ctx.after))
+    call = keyed(ctx, "turn/start", params, session.thread_id)
+    return TurnStartResult(turn=await start_turn(session, params, message, call, ctx.after))
 
 
 async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:
     """Add input to the running turn."""
     session = services(ctx).sessions.require(params.thread_id)
     message = turn_message(params.input, params.client_user_message_id, params.additional_context)
-    turn = await steer_turn(session, params.expected_turn_id, message, ctx.after)
-    return TurnSteerResult(turn_id=turn.id)
+    call = keyed(ctx, "turn/steer", params, session.thread_id)
+    return TurnSteerResult(turn_id=await steer_turn(session, params.expected_turn_id, message, call, ctx.after))
 
 
 async def turn_interrupt(ctx: RequestContext, params: TurnInterruptParams) -> TurnInterruptResult:
     """End the running turn; status and `turn/completed` follow the answer."""
     session = services(ctx).sessions.require(params.thread_id)
-    await interrupt_turn(session, params.turn_id, ctx.after)
+    call = keyed(ctx, "turn/interrupt", params, session.thread_id)
+    await interrupt_turn(session, params.turn_id, call, ctx.after)
     return TurnInterruptResult()

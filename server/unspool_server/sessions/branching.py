@@ -134,7 +134,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
     store = session.store
     session.applied = None
     tail = [*session.settings_to_record(session.settings), *_name_again(session)]
-    log = await store.branch(header, await _base(session, base), tail, replaces=session.log)
+    log = await store.branch(header, await _base(session, base), session.marked(tail), replaces=session.log)
     history = await load(store, log.info)
     first = await first_text(store, log.info)
     if first is not None:
@@ -178,7 +178,9 @@ async def _base(session: Session, base: Position | None) -> Position | None:
 
 async def append_legacy(session: Session, records: Sequence[NewRecord]) -> list[ClientEvent]:
     """Append a marker or a restore; it may change what records far back mean, so the history is read anew (03 §7)."""
-    events = session.take_in(await session.log.append(records, expected_ordinal=session.log.next_ordinal))
+    events = session.take_in(
+        await session.log.append(session.marked(records), expected_ordinal=session.log.next_ordinal)
+    )
     session.history = await load(session.store, session.log.info)
     session.refold()
     return events

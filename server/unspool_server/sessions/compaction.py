@@ -250,7 +250,7 @@ async def compact_with_summary(session: Session, summary: str, keep_last: int) -
             turn_id, None, {"started_at": started // 1000, "completed_at": now_ms() // 1000, "duration_ms": 0}
         ),
     ]
-    written = await session.log.append(records, expected_ordinal=session.log.next_ordinal)
+    written = await session.log.append(session.marked(records), expected_ordinal=session.log.next_ordinal)
     events = session.take_in(written)
     session.turn_ended()
     return events

@@ -87,14 +87,20 @@ async def fork_point(
 
 
 async def write_child(
-    target: LogStore, source: LogStore, point: ForkPoint, settings: ThreadSettings, *, ephemeral: bool
+    target: LogStore,
+    source: LogStore,
+    point: ForkPoint,
+    settings: ThreadSettings,
+    *,
+    thread_id: str | None,
+    ephemeral: bool,
 ) -> Log:
     """Create the child's rollout in one step: header, what is copied, the boundary of a cut turn, the settings.
 
     Raises:
         LogExists, WriteFailed: no child was made.
     """
-    thread_id = new_id()
+    thread_id = thread_id or new_id()
     inherited = _inherited(point)
     extra = {"unspool": inherited} if inherited else None
     header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id), extra)

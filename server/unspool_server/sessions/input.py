@@ -20,6 +20,7 @@ from unspool_protocol.items import (
 from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 
 from unspool_server.errors import InvalidParams
+from unspool_server.history.calls import CallMark
 from unspool_server.sessions.clock import new_id
 
 INPUT_LIMIT = 1 << 20
@@ -34,11 +35,13 @@ class UserMessage:
         content: Content parts of the Responses item.
         item: What clients see.
         additions: Context that the client adds; told before the message where the model does not know it.
+        call: The keyed call that brought it, where its mark is to be recorded with the message.
     """
 
     content: Sequence[Mapping[str, Any]]
     item: UserMessageItem
     item_id: str = field(default_factory=lambda: f"msg_{new_id()}")
+    call: CallMark | None = None
     additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
 
     @property
@@ -68,6 +71,7 @@ class ExternalMessage:
     report: TurnToolOutput
     item_id: str = field(default_factory=lambda: f"fco_{new_id()}")
     additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
+    call: CallMark | None = None
     client_id: None = None
     text: str = ""
 

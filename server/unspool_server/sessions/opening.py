@@ -50,14 +50,18 @@ class Opener:
     def __init__(self, env: Environment) -> None:
         self.env = env
 
-    async def start(self, params: ThreadStartParams, originator: str) -> Session:
-        """A new thread; nothing is written before its first turn (02 §5). Raises RequestError for a bad provider."""
+    async def start(self, params: ThreadStartParams, originator: str, thread_id: str | None = None) -> Session:
+        """A new thread; nothing is written before its first turn (02 §5), except for one that must have this id.
+
+        Raises:
+            RequestError: A bad provider. WriteFailed: A thread of that id could not be written; there is none.
+        """
         env = self._configured(params)
         settings = configured(env.config, params, env.cwd)
         check_provider(env, settings)
         ephemeral = bool(params.ephemeral)
         mode = HistoryMode(params.history_mode or env.config.history.mode)
-        thread_id = new_id()
+        reserved, thread_id = thread_id, thread_id or new_id()
         facts = ThreadFacts(
             base_instructions=params.base_instructions or env.config.instructions or BASE_INSTRUCTIONS,
             developer_instructions=_developer_instructions(env, params.developer_instructions),
@@ -66,7 +70,14 @@ class Opener:
         )
         header = _new_header(thread_id, settings, facts, originator, params.thread_source)
         log = await env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header))
-        return Session(env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
+        session = Session(env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
+        if reserved is not None:
+            try:
+                await session.record_written(*session.settings_to_record(settings))
+            except BaseException:
+                await log.discard()
+                raise
+        return session
 
     async def resume(self, thread_id: str, params: ThreadResumeParams) -> Session:
         """A thread read back from its log; the lock is taken before anything is read (02 §7).
@@ -95,8 +106,11 @@ class Opener:
         session.load_notes = counted(_load_notes(session, found, report), "load", session.thread_id)
         return session
 
-    async def fork(self, params: ThreadForkParams, source: Session | None) -> Session:
+    async def fork(self, params: ThreadForkParams, source: Session | None, thread_id: str | None = None) -> Session:
         """A new thread whose history begins in another one; `source` is its live session, if it has one.
+
+        Args:
+            thread_id: The id that it must have; None for a fresh one.
 
         Raises:
             LogMissing: No such source, an archived one, an ephemeral one, or one that never ran.
@@ -121,7 +135,7 @@ class Opener:
         settings = overridden(await self._present_settings(env, point, source), params, env.config, env.cwd)
         check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
-        log = await write_child(target, self.env.store, point, settings, ephemeral=ephemeral)
+        log = await write_child(target, self.env.store, point, settings, thread_id=thread_id, ephemeral=ephemeral)
         child = await load(target, log.info)
         session = await self._session(env, log, child, settings, params, ephemeral=ephemeral)
         session.facts.forked_from_id = source_id

@@ -16,8 +16,10 @@ from unspool_protocol.log import NewRecord, Record
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
 from unspool_server.errors import LogMissing, RequestError, ThreadNotFound, UnspoolError
+from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.environment import Environment
+from unspool_server.sessions.idempotency import carried_out, once
 from unspool_server.sessions.opening import Opener, check_thread_id
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import After, Session
@@ -90,17 +92,21 @@ class Sessions:
 
     # -- starting and loading ------------------------------------------------------------------------------------------
 
-    async def start(self, params: ThreadStartParams, originator: str) -> Session:
-        """Begin a new thread. Raises RequestError for an unknown model provider."""
-        return self._enter(await self._opener.start(params, originator))
+    async def start(self, params: ThreadStartParams, originator: str, thread_id: str | None = None) -> Session:
+        """Begin a new thread; one that must have this id is written at once, with its settings.
 
-    async def fork(self, params: ThreadForkParams) -> Session:
+        Raises:
+            RequestError: An unknown model provider. WriteFailed: The thread with that id could not be written.
+        """
+        return self._enter(await self._opener.start(params, originator, thread_id))
+
+    async def fork(self, params: ThreadForkParams, thread_id: str | None = None) -> Session:
         """Begin a thread whose history begins in another one (04 §6); see `Opener.fork` for its refusals."""
         source_id = check_thread_id(params.thread_id)
         async with self.alone(source_id):
             source = self._live.get(source_id)
         # A live source is asked at once; nothing can close it before.
-        return self._enter(await self._opener.fork(params, source))
+        return self._enter(await self._opener.fork(params, source, thread_id))
 
     async def resume(self, params: ThreadResumeParams) -> Session:
         """The live session of a thread, loaded from its log if need be; concurrent calls share one loading.
@@ -248,7 +254,7 @@ class Sessions:
         session.publish_status({"type": "notLoaded"})
         self.env.sink.forget(thread_id)
 
-    async def rename(self, thread_id: str, name: str, after: After) -> None:
+    async def rename(self, thread_id: str, name: str, after: After, call: CallMark | None = None) -> None:
         """Give a thread a name: a record in its log, and an entry where other readers look for it (DESIGN §1.1).
 
         Everyone is told once the answer has left.
@@ -257,12 +263,14 @@ class Sessions:
         async with self.alone(thread_id):
             session = self._live.get(thread_id)
             if session is not None:
-                change = partial(self._rename_live, session, record, name)
+                change = partial(once, session, call, partial(self._rename_live, session, record, name), _no_events)
                 await session.answered_step(after, change, partial(self._show_name, thread_id))
                 return
             log = await self.env.store.open(thread_id)
             try:
-                written = await log.append([record])
+                if call is not None and await carried_out(log, self.env.store, call):
+                    return
+                written = await log.append([record] if call is None else marked([record], call))
             finally:
                 await log.close()
             await self.env.catalogue.set_name(thread_id, name)
@@ -270,7 +278,7 @@ class Sessions:
                 after(partial(self.env.sink.broadcast, event.method, event.params))
 
     async def _rename_live(self, session: Session, record: NewRecord, name: str) -> list[ClientEvent]:
-        events = session.take_in(await session.log.append([record]))
+        events = session.take_in(await session.log.append(session.marked([record])))
         session.facts.name = name
         await self.env.catalogue.set_name(session.thread_id, name)
         return events
@@ -307,6 +315,11 @@ class Sessions:
         task = asyncio.create_task(work, name=name)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+
+async def _no_events(_: CallMark) -> list[ClientEvent]:
+    """A name that was given before is not told again."""
+    return []
 
 
 async def _persist(session: Session) -> None:

@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool_protocol.cursors import EventCursor
-from unspool_protocol.items import UserMessageItem
 from unspool_protocol.log import HistoryMode, NewRecord, Record
-from unspool_protocol.turns import ItemCompletedParams
 
 from unspool_server.errors import StoreClosed, ThreadBusy, WriteFailed
+from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
 from unspool_server.sessions.clock import now_s
+from unspool_server.sessions.known_calls import KnownCalls
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.owner import Owner
 from unspool_server.sessions.settings import ThreadSettings, settings_record
@@ -76,7 +76,8 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: set[asyncio.Future[None]] = set()
         self._owed_warning: str | None = None
-        self._inputs: dict[str, str] = {}
+        self.calls = KnownCalls(log, self.store)
+        self.calling: CallMark | None = None
         self.refold()
         env.sink.reset(self.thread_id, self.end_cursor)
         self.publish_events(self.view.settle())
@@ -189,9 +190,14 @@ class Session:
     async def record_written(self, *records: NewRecord) -> list[Record]:
         """Write records as one unit or not at all; only then take them in and show their events. Raises WriteFailed."""
         with traces.span("append", records=len(records)):
-            written = await self.log.append(records, expected_ordinal=self.log.next_ordinal)
+            written = await self.log.append(self.marked(records), expected_ordinal=self.log.next_ordinal)
         self.install(written)
         return written
+
+    def marked(self, records: Sequence[NewRecord]) -> Sequence[NewRecord]:
+        """The records of a change, with the mark of the keyed call that makes it; once for each call."""
+        mark, self.calling = self.calling, None
+        return records if mark is None else marked(records, mark)
 
     def install(self, records: Sequence[Record]) -> list[ClientEvent]:
         """Take accepted records into memory and publish what they mean to clients."""
@@ -202,39 +208,14 @@ class Session:
     def refold(self) -> None:
         """Compute the clients' view of the running turn anew, after a record that changed what earlier ones mean."""
         self.view = folded_view(self.history.records, self.thread_id, self.mode)
-        self._forget_finished()
-
-    def _forget_finished(self) -> None:
-        """Finished turns leave memory; what stays is which message began or joined which of them."""
-        self._inputs = {
-            item.client_id: turn.id
-            for turn in self.view.turns
-            for item in turn.items
-            if isinstance(item, UserMessageItem) and item.client_id is not None
-        }
         self.view.forget_finished()
-
-    def turn_of_input(self, client_id: str | None) -> str | None:
-        """The turn that took in the message with this `clientUserMessageId`; None for a message not seen before.
-
-        Known are the messages of this process and those that a restart reads: since the newest checkpoint.
-        """
-        if client_id is None:
-            return None
-        if self.turn is not None and self.turn.holds_input(client_id):
-            return self.turn.id
-        return self._inputs.get(client_id)
 
     def take_in(self, records: Sequence[Record]) -> list[ClientEvent]:
         """Take accepted records into memory without publishing their events yet."""
         self.history.extend(records)
         self.facts.updated_at = now_s()
-        events = [event for record in records for event in self.view.apply(record)]
-        for event in events:
-            told = event.params
-            if isinstance(told, ItemCompletedParams) and isinstance(told.item, UserMessageItem):
-                self._inputs |= {told.item.client_id: told.turn_id} if told.item.client_id is not None else {}
-        return events
+        self.calls.take(records)
+        return [event for record in records for event in self.view.apply(record)]
 
     def publish_events(self, events: Sequence[ClientEvent]) -> None:
         """Show events that come from records."""
@@ -280,6 +261,8 @@ class Session:
     def turn_ended(self) -> None:
         """Bookkeeping after a turn: memory shrinks to what a restart would read, the catalogue may look again."""
         self.history.trim()
+        if self.calls.must_be_kept:
+            self.spawn(self.calls.keep(), "calls")
         self.env.idle(self.thread_id)
 
     async def flushed(self) -> bool:
@@ -303,7 +286,8 @@ class Session:
         own = [record for record in history.records[1:] if record.rollout_id == log.info.rollout_id]
         for record in history.records[1 : len(history.records) - len(own)]:
             self.view.apply(record)
-        self._forget_finished()
+        self.view.forget_finished()
+        self.calls.switch(log, own)
         self.facts.updated_at = now_s()
         return [event for record in (history.header, *own) for event in self.view.apply(record)]
 
@@ -333,6 +317,7 @@ class Session:
             await self.turn.abort("shutdown")
         try:
             await self.log.close()
+            await self.calls.keep()
         except WriteFailed:
             self.closing = False
             raise

@@ -19,6 +19,7 @@ from unspool_protocol.turns import TurnParams
 
 from unspool_server.errors import ContextLengthExceeded, ModelError, WriteFailed
 from unspool_server.history.additional import due_additions
+from unspool_server.history.calls import marked
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
@@ -61,6 +62,7 @@ class TurnPlan:
     messages: list[TurnMessage]
     output_schema: Mapping[str, Any] | None = None
     trigger: str | None = None
+    turn_id: str = field(default_factory=new_id)
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ class Turn:
     def __init__(self, session: Session, plan: TurnPlan) -> None:
         self.session = session
         self.plan = plan
-        self.id = new_id()
+        self.id = plan.turn_id
         self.announced = False
         self.input_recorded = False
         self.flags: set[str] = set()
@@ -102,11 +104,6 @@ class Turn:
     def release(self) -> None:
         """Let the turn begin; called when the answer that announces it is on its way."""
         self._released.set()
-
-    @property
-    def released(self) -> bool:
-        """Whether its answer has left."""
-        return self._released.is_set()
 
     def answer(self) -> WireTurn:
         """The turn as `turn/start` answers it (`wire` §4)."""
@@ -191,10 +188,11 @@ class Turn:
         stamp = now_ms()
         additions = due_additions(session.history.state.history, message.additions)
         items = [{**item, "id": f"{_id_kind(item)}_{new_id()}"} for item in additions]
-        await session.record(
+        records = [
             *(item_record(self.attributed(item, stamp)) for item in (*items, message.response_item)),
             self.item_event(message.item.model_copy(update={"started_at_ms": None}), stamp, stamp),
-        )
+        ]
+        await session.record(*(records if message.call is None else marked(records, message.call)))
 
     def attributed(self, item: Mapping[str, Any], created_ms: int | None = None) -> dict[str, Any]:
         """A Responses item with the turn it belongs to, as the log keeps it (01 §3.2)."""

@@ -1,16 +1,19 @@
-"""Who may run a turn when: start or join, steer, interrupt, and the compaction turn (`wire` §6). Inside steps only."""
+"""Who may run a turn when: start, join, interrupt, steer, and the compaction turn (`wire` §6). Inside steps only.
 
-from dataclasses import dataclass
+What a call that comes again gets is said here too: a message by its client's id, a call by its key.
+"""
+
+from dataclasses import dataclass, replace
 from functools import partial
 
 from unspool_protocol.turn_methods import TurnStartParams
 from unspool_protocol.turns import Turn as WireTurn
 
-from unspool_server.errors import RequestError
-from unspool_server.history.turn_pages import without_items
+from unspool_server.errors import RequestError, ThreadBusy
+from unspool_server.history.calls import CallMark
 from unspool_server.sessions.compaction import CompactionTurn
+from unspool_server.sessions.idempotency import begins, once, recorded_turn, travels_with_message
 from unspool_server.sessions.input import TurnMessage
-from unspool_server.sessions.loading import find_turn
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
 from unspool_server.sessions.summaries import settings_told
@@ -19,82 +22,161 @@ from unspool_server.sessions.turn import Turn, TurnPlan
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What became of a `turn/start`: its answer, the turn that runs, and whether the message is new to it."""
+    """What became of a `turn/start`.
+
+    Attributes:
+        begins: A turn that is to begin, in place of the running one if there is one.
+        joins: The running turn and the message that joins it.
+    """
 
     answer: WireTurn
-    turn: Turn | None = None
-    is_new: bool = True
+    begins: Turn | None = None
+    joins: tuple[Turn, TurnMessage] | None = None
 
 
-async def start_turn(session: Session, params: TurnStartParams, message: TurnMessage | None, after: After) -> WireTurn:
-    """Begin a turn, or join the running one as steered input: then its id comes back. All of it follows the answer.
+async def start_turn(
+    session: Session, params: TurnStartParams, message: TurnMessage | None, call: CallMark | None, after: After
+) -> WireTurn:
+    """Begin a turn, or do with a busy thread what `ifBusy` says. All that is to be seen of it follows the answer.
 
     A message whose `clientUserMessageId` the thread knows already was sent again: its turn is answered, nothing runs.
 
     Raises:
+        ThreadBusy: A turn runs and `ifBusy` is `reject`.
         RequestError: A compaction runs; it takes no input.
+        KeyReused, WriteFailed: nothing was changed.
     """
+    admit = partial(once, session, call, partial(_admit, session, params, message), partial(_again, session))
+    admitted: Admitted = await session.answered_step(after, admit, partial(_begin, session))
+    return admitted.answer
 
-    async def admit() -> Admitted:
-        if (again := await _sent_before(session, message)) is not None:
-            return again
-        if session.turn is not None:
-            _check_steerable(session.turn)
-            return Admitted(session.turn.answer(), session.turn)
-        settings = for_turn(session.settings, params)
-        if settings != session.settings:
-            session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
-        plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema, params.turn_trigger)
-        session.turn = Turn(session, plan)
-        session.turn.start()
-        return Admitted(session.turn.answer(), session.turn)
 
-    async def begin(admitted: Admitted) -> None:
-        turn = admitted.turn
-        if turn is None:
-            return
-        if turn.released and admitted.is_new:
-            _steer(turn, message)
-        turn.release()
+async def _admit(session: Session, params: TurnStartParams, message: TurnMessage | None) -> Admitted:
+    if (again := await _sent_before(session, message)) is not None:
+        begins(session, again.answer.id)
+        return again
+    running = session.turn
+    if running is not None and params.if_busy == "reject":
+        raise ThreadBusy("a turn is in progress", running.id)
+    if running is not None and params.if_busy in (None, "join"):
+        _check_steerable(running)
+        mark = travels_with_message(session, running.id)
+        joins = (running, replace(message, call=mark)) if message is not None else None
+        return Admitted(running.answer(), joins=joins)
+    settings = for_turn(session.settings, params)
+    if settings != session.settings:
+        session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
+    plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema, params.turn_trigger)
+    turn = _turn(session, Turn, plan)
+    if running is None:
+        session.turn = turn
+    return Admitted(turn.answer(), begins=turn)
 
-    return (await session.answered_step(after, admit, begin)).answer
+
+def _turn(session: Session, kind: type[Turn], plan: TurnPlan) -> Turn:
+    """A turn for the call that is being carried out: with the id that it was promised, if it was and never began."""
+    if session.calling is not None and session.calling.turn_id is not None:
+        plan.turn_id = session.calling.turn_id
+    turn = kind(session, plan)
+    begins(session, turn.id)
+    return turn
+
+
+async def _begin(session: Session, admitted: Admitted) -> None:
+    if admitted.joins is not None:
+        running, message = admitted.joins
+        running.steer(message)
+    if admitted.begins is not None:
+        await _replace(session, admitted.begins)
+
+
+async def _replace(session: Session, turn: Turn, *, marker: bool = True) -> None:
+    """Let a turn begin; one that runs is ended first."""
+    if session.turn is not None and session.turn is not turn:
+        await session.turn.abort("interrupted", marker=marker)
+    if turn.kind == "compact":
+        turn.plan.settings = session.settings  # perhaps changed by the turn that has just ended
+    session.turn = turn
+    turn.start()
+    turn.release()
+
+
+async def _again(session: Session, mark: CallMark) -> Admitted | None:
+    """The answer to a call that came before; None where its turn was promised and the process ended before it began."""
+    if mark.turn_id is None:
+        return None
+    if session.turn is not None and session.turn.id == mark.turn_id:
+        return Admitted(session.turn.answer())
+    if mark.place is None:
+        return None
+    found = await recorded_turn(session.store, mark.turn_id, mark.place)
+    return None if found is None else Admitted(found)
 
 
 async def _sent_before(session: Session, message: TurnMessage | None) -> Admitted | None:
     """The turn that took in this very message, if the client sent it before."""
-    turn_id = session.turn_of_input(message.client_id) if message is not None else None
-    if turn_id is None:
+    client_id = message.client_id if message is not None else None
+    if client_id is None:
         return None
-    if session.turn is not None and session.turn.id == turn_id:
-        return Admitted(session.turn.answer(), session.turn, is_new=False)
-    found = await find_turn(session.store, session.log.info, turn_id)
-    return None if found is None else Admitted(without_items(found.turn))
+    turn = session.turn
+    if turn is not None and turn.holds_input(client_id):
+        return Admitted(turn.answer())
+    said = await session.calls.message(client_id)
+    if said is None:
+        return None
+    if turn is not None and turn.id == said.turn_id:
+        return Admitted(turn.answer())
+    found = await recorded_turn(session.store, said.turn_id, said.place)
+    return None if found is None else Admitted(found)
 
 
-async def steer_turn(session: Session, expected: str, message: TurnMessage | None, after: After) -> Turn:
-    """Add input to the running turn; what comes of it follows the answer.
+@dataclass(frozen=True, slots=True)
+class _Steered:
+    """A turn, and the message that joins it; None where it did so before."""
+
+    turn_id: str
+    turn: Turn | None = None
+    message: TurnMessage | None = None
+
+
+async def steer_turn(
+    session: Session, expected: str, message: TurnMessage | None, call: CallMark | None, after: After
+) -> str:
+    """Add input to the running turn; what comes of it follows the answer, which is the turn's id.
 
     Raises:
         RequestError: No turn runs, another one does, or the input is empty.
+        KeyReused: nothing was changed.
     """
 
-    async def admit() -> Turn:
-        turn = session.turn
-        if turn is None:
-            raise RequestError("no active turn to steer", data={"reason": "noActiveTurn"})
-        if turn.id != expected:
-            message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
-            raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
+    async def admit() -> _Steered:
+        turn = _expected(session, expected)
         if message is None:
             raise RequestError("input must not be empty", data={"reason": "invalidParams", "field": "input"})
         _check_steerable(turn)
-        return turn
+        if await _sent_before(session, message) is not None:
+            begins(session, turn.id)
+            return _Steered(turn.id)
+        return _Steered(turn.id, turn, replace(message, call=travels_with_message(session, turn.id)))
 
-    async def go_on(turn: Turn) -> None:
-        if message is None or session.turn_of_input(message.client_id) is None:
-            _steer(turn, message)
+    async def again(mark: CallMark) -> _Steered:
+        return _Steered(mark.turn_id or expected)
 
-    return await session.answered_step(after, admit, go_on)
+    async def go_on(steered: _Steered) -> None:
+        if steered.turn is not None and steered.message is not None:
+            steered.turn.steer(steered.message)
+
+    return (await session.answered_step(after, partial(once, session, call, admit, again), go_on)).turn_id
+
+
+def _expected(session: Session, expected: str) -> Turn:
+    turn = session.turn
+    if turn is None:
+        raise RequestError("no active turn to steer", data={"reason": "noActiveTurn"})
+    if turn.id != expected:
+        message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
+        raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
+    return turn
 
 
 def _check_steerable(turn: Turn) -> None:
@@ -109,21 +191,28 @@ def _check_steerable(turn: Turn) -> None:
         )
 
 
-def _steer(turn: Turn, message: TurnMessage | None) -> None:
-    if message is not None:
-        turn.steer(message)
-
-
-async def interrupt_turn(session: Session, turn_id: str, after: After) -> None:
+async def interrupt_turn(session: Session, turn_id: str, call: CallMark | None, after: After) -> None:
     """End the running turn; its events follow the answer.
 
     Raises:
         RequestError: No turn runs, or another one does.
+        KeyReused, WriteFailed: nothing was changed.
     """
-    await session.answered_step(after, partial(_check_active, session, turn_id), _abort)
+
+    async def check() -> list[Turn]:
+        return [_active(session, turn_id)]
+
+    async def again(_: CallMark) -> list[Turn]:
+        return []
+
+    async def abort(turns: list[Turn]) -> None:
+        for turn in turns:
+            await turn.abort("interrupted")
+
+    await session.answered_step(after, partial(once, session, call, check, again), abort)
 
 
-async def _check_active(session: Session, turn_id: str) -> Turn:
+def _active(session: Session, turn_id: str) -> Turn:
     turn = session.turn
     if turn is None:
         raise RequestError("no active turn to interrupt", data={"reason": "noActiveTurn"})
@@ -135,25 +224,18 @@ async def _check_active(session: Session, turn_id: str) -> Turn:
     return turn
 
 
-async def _abort(turn: Turn) -> None:
-    await turn.abort("interrupted")
-
-
-async def start_compaction(session: Session, after: After) -> None:
+async def start_compaction(session: Session, call: CallMark | None, after: After) -> None:
     """Accept a compaction by the model: a running turn is ended first, without a marker (07 §4), then it begins."""
 
-    async def accept() -> None:
-        return None
+    async def accept() -> Admitted:
+        turn = _turn(session, CompactionTurn, TurnPlan(session.settings, []))
+        return Admitted(turn.answer(), begins=turn)
 
-    async def begin(_: None) -> None:
-        if session.turn is not None:
-            await session.turn.abort("interrupted", marker=False)
-        turn = CompactionTurn(session, TurnPlan(session.settings, []))
-        session.turn = turn
-        turn.start()
-        turn.release()
+    async def begin(admitted: Admitted) -> None:
+        if admitted.begins is not None:
+            await _replace(session, admitted.begins, marker=False)
 
-    await session.answered_step(after, accept, begin)
+    await session.answered_step(after, partial(once, session, call, accept, partial(_again, session)), begin)
 
 
 async def end_running(session: Session, *, interrupt: bool) -> None:

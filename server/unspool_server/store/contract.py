@@ -230,6 +230,12 @@ class LogStore(Protocol):
     async def fingerprint(self, rollout_id: str) -> tuple[int, str]:
         """Size and check value of the newest written line: equal means unchanged."""
 
+    async def read_side(self, rollout_id: str, name: str) -> bytes | None:
+        """A small cache file beside a rollout (resume checkpoint); None where there is none."""
+
+    async def write_side(self, rollout_id: str, name: str, content: bytes) -> None:
+        """Replace such a cache file; failures are swallowed, since it can always be rebuilt."""
+
     async def close(self) -> None:
         """Close every open log and release what the store holds."""
 

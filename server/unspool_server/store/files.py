@@ -1,4 +1,4 @@
-"""Rollouts as files below a home folder (01 §4): scanning, exclusive creation, archive, compressed twins.
+"""Rollouts as files below a home folder (01 §4): scanning, exclusive creation, archive, compressed twins, side files.
 
 Blocking throughout; the store runs it in worker threads. Side files are hidden, so that other readers of the format
 pass them over.
@@ -217,7 +217,7 @@ class LocalShelf:
         return moved
 
     def remove(self, entry: Entry) -> None:
-        """Unlink a rollout with its twin."""
+        """Unlink a rollout with its twin and side files."""
         for path in reversed(self._family(entry)):
             path.unlink(missing_ok=True)
 
@@ -226,6 +226,27 @@ class LocalShelf:
         plain = self.path(replace(entry, compressed=False))
         twins = [path for path in (plain, plain.with_name(f"{plain.name}.zst")) if path.exists()]
         return [*twins, *sorted(plain.parent.glob(f".{plain.name}.*"))]
+
+    def read_side(self, entry: Entry, name: str) -> bytes | None:
+        """A side file's content, None where there is none."""
+        try:
+            return self._side_path(entry, name).read_bytes()
+        except OSError:
+            return None
+
+    def write_side(self, entry: Entry, name: str, content: bytes) -> None:
+        """Replace a side file in one step."""
+        path = self._side_path(entry, name)
+        temporary = path.with_name(f"{path.name}.{token_hex(4)}.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _side_path(self, entry: Entry, name: str) -> Path:
+        plain = self.path(replace(entry, compressed=False))
+        return plain.with_name(f".{plain.name}.{name}")
 
     def lease(self, thread_id: str) -> locks.FileLease:
         """Take the writer lock. Raises WriterHeld, OSError."""

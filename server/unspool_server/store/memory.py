@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -43,6 +43,7 @@ class MemoryLease:
 class _Held:
     entry: Entry
     content: bytearray
+    sides: dict[str, bytes] = field(default_factory=dict)
 
 
 class MemoryShelf:
@@ -101,6 +102,14 @@ class MemoryShelf:
     def remove(self, entry: Entry) -> None:
         """Forget a rollout."""
         self._held.pop(entry.rollout_id, None)
+
+    def read_side(self, entry: Entry, name: str) -> bytes | None:
+        """A cache kept with the rollout."""
+        return self._find(entry).sides.get(name)
+
+    def write_side(self, entry: Entry, name: str, content: bytes) -> None:
+        """Replace such a cache."""
+        self._find(entry).sides[name] = content
 
     def lease(self, thread_id: str) -> MemoryLease:
         """Take the right to write. Raises WriterHeld."""

@@ -389,6 +389,21 @@ class RolloutStore:
         finally:
             await self._shelf.run(blob.close)
 
+    async def read_side(self, rollout_id: str, name: str) -> bytes | None:
+        """A small cache file beside a rollout."""
+        entry = await self._index.entry(rollout_id)
+        return None if entry is None else await self._shelf.run(lambda: self._shelf.read_side(entry, name))
+
+    async def write_side(self, rollout_id: str, name: str, content: bytes) -> None:
+        """Replace such a cache file; failures are swallowed."""
+        entry = await self._index.entry(rollout_id)
+        if entry is None:
+            return
+        try:
+            await self._shelf.run(lambda: self._shelf.write_side(entry, name, content))
+        except OSError:
+            return
+
     async def close(self) -> None:
         """Close every open log; one whose disk refuses is let go without its pending records."""
         for log in list(self._logs.values()):

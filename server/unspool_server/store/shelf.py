@@ -79,10 +79,16 @@ class Shelf(Protocol):
         """Create a rollout with this content in one step. Raises FileExistsError."""
 
     def move(self, entry: Entry, *, archived: bool) -> Entry:
-        """Put a rollout and its twin into or out of the archive."""
+        """Put a rollout, its twin and its side files into or out of the archive."""
 
     def remove(self, entry: Entry) -> None:
-        """Remove a rollout and its twin."""
+        """Remove a rollout, its twin and its side files."""
+
+    def read_side(self, entry: Entry, name: str) -> bytes | None:
+        """A cache file beside the rollout."""
+
+    def write_side(self, entry: Entry, name: str, content: bytes) -> None:
+        """Replace a cache file beside the rollout."""
 
     def lease(self, thread_id: str) -> Lease:
         """Take the writer lock. Raises WriterHeld."""
