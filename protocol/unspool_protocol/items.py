@@ -151,13 +151,20 @@ class FileChangeItem(_Item):
 
 
 class McpToolCallItem(_Item):
-    """A call of a tool server."""
+    """A call of a tool server.
+
+    Attributes:
+        read_only_hint: Whether the tool says that it changes nothing.
+        result: `{content, structuredContent, _meta}` as the server gave it.
+        error: `{message}` where there is no result.
+    """
 
     type: Literal["mcpToolCall"] = "mcpToolCall"
     server: str = ""
     tool: str = ""
     status: ItemStatus = ItemStatus.IN_PROGRESS
     arguments: Any = None
+    read_only_hint: bool | None = None
     result: Any = None
     error: Any = None
     duration_ms: int | None = None

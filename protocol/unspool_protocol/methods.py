@@ -6,7 +6,7 @@ Handlers are registered against it; the schema command and the client read it. A
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unspool_protocol import audit_methods, findings, startup, threads, time_travel, turn_methods
+from unspool_protocol import audit_methods, findings, mcp_methods, startup, threads, time_travel, turn_methods
 from unspool_protocol.base import WireModel
 
 
@@ -40,6 +40,18 @@ _STARTUP = (
         startup.AnyParams,
         startup.CheckGovCloudRequirementsResult,
         doc="Nothing to warn of.",
+    ),
+    Method(
+        "mcpServerStatus/list",
+        mcp_methods.McpServerStatusListParams,
+        mcp_methods.McpServerStatusListResult,
+        doc="List MCP servers with their tools; servers that do not run are started.",
+    ),
+    Method(
+        "config/mcpServer/reload",
+        startup.AnyParams,
+        mcp_methods.McpServerReloadResult,
+        doc="End all MCP servers; turns start them anew.",
     ),
     Method("plugin/list", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
     Method("plugin/installed", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
@@ -225,7 +237,6 @@ EMPTY_LISTS = (
     "skills/list",
     "collaborationMode/list",
     "app/list",
-    "mcpServerStatus/list",
     "experimentalFeature/list",
     "permissionProfile/list",
     "project/list",

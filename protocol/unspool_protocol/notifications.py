@@ -143,6 +143,26 @@ class ItemReasoningTextDeltaNotification(_DeltaNotification):
     content_index: int = 0
 
 
+class ItemMcpToolCallProgressNotification(WireModel):
+    """What an MCP server says while it works on a call."""
+
+    thread_id: str
+    turn_id: str
+    item_id: str
+    message: str
+
+
+class McpServerStartupStatusUpdatedNotification(WireModel):
+    """How the start of an MCP server goes that the thread uses; `error` says why it failed."""
+
+    thread_id: str | None = None
+    name: str
+    environment_id: str | None = None
+    status: Literal["starting", "ready", "failed", "cancelled"]
+    error: str | None = None
+    failure_reason: str | None = None
+
+
 class ErrorNotification(ErrorParams):
     """A turn's model call failed."""
 
@@ -238,6 +258,8 @@ def _kinds() -> tuple[NotificationKind, ...]:
         "item/commandExecution/outputDelta": ItemCommandExecutionOutputDeltaNotification,
         "item/reasoning/summaryTextDelta": ItemReasoningSummaryTextDeltaNotification,
         "item/reasoning/textDelta": ItemReasoningTextDeltaNotification,
+        "item/mcpToolCall/progress": ItemMcpToolCallProgressNotification,
+        "mcpServer/startupStatus/updated": McpServerStartupStatusUpdatedNotification,
         "thread/settings/updated": ThreadSettingsUpdatedNotification,
         "warning": WarningNotification,
         "deprecationNotice": DeprecationNoticeNotification,

@@ -91,6 +91,25 @@ class ItemToolCallResponse(WireModel):
     success: StrictBool
 
 
+class McpServerElicitationRequest(OpenWireModel):
+    """`mcpServer/elicitation/request`: may this tool of an MCP server run? `_meta` tells the tool and its arguments."""
+
+    thread_id: str
+    turn_id: str | None = None
+    server_name: str
+    environment_id: str | None = None
+    mode: Literal["form"] = "form"
+    message: str
+    requested_schema: Mapping[str, Any]
+
+
+class McpServerElicitationRequestResponse(OpenWireModel):
+    """What the user decided; `_meta: {persist: "session"}` allows the tool for as long as the thread is loaded."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
     """One row of the table: parameters sent, and the shape a valid answer has."""
@@ -103,6 +122,7 @@ class ServerRequest:
 COMMAND_APPROVAL = "item/commandExecution/requestApproval"
 FILE_CHANGE_APPROVAL = "item/fileChange/requestApproval"
 TOOL_CALL = "item/tool/call"
+MCP_ELICITATION = "mcpServer/elicitation/request"
 
 SERVER_REQUESTS: Mapping[str, ServerRequest] = {
     row.name: row
@@ -114,6 +134,7 @@ SERVER_REQUESTS: Mapping[str, ServerRequest] = {
             FILE_CHANGE_APPROVAL, ItemFileChangeRequestApprovalRequest, ItemFileChangeRequestApprovalResponse
         ),
         ServerRequest(TOOL_CALL, ItemToolCallRequest, ItemToolCallResponse),
+        ServerRequest(MCP_ELICITATION, McpServerElicitationRequest, McpServerElicitationRequestResponse),
     )
 }
 """Every request the server sends."""

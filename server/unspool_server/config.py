@@ -7,7 +7,7 @@ settings library, no model library.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from unspool_server.errors import UnspoolError
 
@@ -188,6 +188,81 @@ class TracingOptions(ConfigModel):
     endpoint: str | None = None
 
 
+McpApproval = Literal["auto", "prompt", "approve"]
+
+
+class McpToolConfig(ConfigModel):
+    """`[mcp_servers.NAME.tools.TOOL]`: `approval_mode` for one tool."""
+
+    approval_mode: McpApproval | None = None
+
+
+class McpServerConfig(ConfigModel):
+    """One `[mcp_servers.NAME]` table: `command` starts a server here, `url` names one on the network.
+
+    Environments and headers are left out of dumps, so that no client reads them.
+
+    Attributes:
+        args: Arguments of `command`.
+        env: Variables set for `command`; beside them it gets `HOME`, `PATH` and their like and no others.
+        env_vars: Names of further variables that are passed on to `command`.
+        cwd: Folder of `command`; by default the daemon's own.
+        url: Address of a streamable HTTP endpoint, in place of `command`.
+        bearer_token_env_var: Variable that holds the token for `url`.
+        enabled: `false` keeps the table and starts nothing.
+        required: A turn fails when this server cannot be started; otherwise it goes on without the server's tools.
+        startup_timeout_sec: Longest wait for the server to start and list its tools; 30 where nothing is set.
+        startup_timeout_ms: The same in milliseconds.
+        tool_timeout_sec: Longest wait for one call.
+        enabled_tools: Only these tools are offered; by default all.
+        disabled_tools: These tools are not offered.
+        default_tools_approval_mode: `auto` asks before tools that may change something, `prompt` before every tool,
+            `approve` never.
+        tools: `tools.TOOL.approval_mode` says it for one tool.
+    """
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+    env_vars: tuple[str, ...] = ()
+    cwd: str | None = None
+    url: str | None = None
+    bearer_token_env_var: str | None = None
+    http_headers: Mapping[str, str] = Field(default_factory=dict, repr=False, exclude=True)
+    env_http_headers: Mapping[str, str] = Field(default_factory=dict)
+    enabled: bool = True
+    required: bool = False
+    startup_timeout_sec: float | None = Field(default=None, gt=0)
+    startup_timeout_ms: float | None = Field(default=None, gt=0)
+    tool_timeout_sec: float = Field(default=300.0, gt=0)
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    default_tools_approval_mode: McpApproval = "auto"
+    tools: Mapping[str, McpToolConfig] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> "McpServerConfig":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("exactly one of `command` and `url` must be set")
+        return self
+
+    @property
+    def startup_timeout_s(self) -> float:
+        """Seconds; 30 where nothing is set, as in the reference."""
+        if self.startup_timeout_sec is not None:
+            return self.startup_timeout_sec
+        return 30.0 if self.startup_timeout_ms is None else self.startup_timeout_ms / 1000
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool of the server may be used."""
+        return (self.enabled_tools is None or tool in self.enabled_tools) and tool not in self.disabled_tools
+
+    def approval_of(self, tool: str) -> McpApproval:
+        """When a call of this tool needs the user's word."""
+        own = self.tools.get(tool)
+        return own.approval_mode if own is not None and own.approval_mode else self.default_tools_approval_mode
+
+
 BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
     OFFLINE: ProviderConfig(name="Offline", wire_api="offline"),
     "openai": ProviderConfig(name="OpenAI", base_url="https://api.openai.com/v1", env_key="OPENAI_API_KEY"),
@@ -245,6 +320,7 @@ class Config(ConfigModel):
     history: HistoryOptions = HistoryOptions()
     logging: LoggingOptions = LoggingOptions()
     tracing: TracingOptions = TracingOptions()
+    mcp_servers: Mapping[str, McpServerConfig] = Field(default_factory=dict)
     features: Mapping[str, Any] = Field(default_factory=dict)
     access: AccessOptions = Field(default=AccessOptions(), exclude=True)
     limits: Limits = Limits()

@@ -21,6 +21,7 @@ from unspool_server.config import (
     AccessToken,
     Config,
     ConfigError,
+    McpServerConfig,
     ProviderConfig,
 )
 
@@ -41,7 +42,7 @@ FOREIGN_KEYS = frozenset((
     "forced_chatgpt_workspace_id", "forced_login_method", "ghost_snapshot", "goals", "hide_agent_reasoning",
     "hooks", "js_repl_node_module_dirs", "js_repl_node_path", "log_dir", "marketplaces",
     "mcp_enterprise_managed_auth", "mcp_oauth_callback_port", "mcp_oauth_callback_url",
-    "mcp_oauth_credentials_store", "mcp_optional_startup_grace_ms", "mcp_servers", "memories",
+    "mcp_oauth_credentials_store", "mcp_optional_startup_grace_ms", "memories",
     "model_auto_compact_token_limit_scope", "model_catalog_json", "model_supports_reasoning_summaries",
     "model_verbosity", "notice", "notify", "openai_base_url", "orchestrator", "oss_provider", "otel", "permissions",
     "plan_mode_reasoning_effort", "plugins", "profile", "profiles", "project_doc_fallback_filenames", "projects",
@@ -59,6 +60,18 @@ FOREIGN_PROVIDER_KEYS = frozenset((
     "websocket_connect_timeout_ms",
 ))
 # fmt: on
+
+
+# fmt: off
+FOREIGN_MCP_KEYS = frozenset((
+    "auth", "environment_id", "experimental_environment", "http_headers_helper", "name", "oauth", "oauth_resource",
+    "scopes", "supports_parallel_tool_calls", "tool_search",
+))
+# fmt: on
+_NAMED_TABLES: Mapping[type[BaseModel], frozenset[str]] = {
+    ProviderConfig: FOREIGN_PROVIDER_KEYS,
+    McpServerConfig: FOREIGN_MCP_KEYS,
+}
 
 
 def resolve_home(flag: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None) -> Path:
@@ -121,6 +134,7 @@ def override_config(config: Config, values: Mapping[str, Any]) -> Config:
     raw = config.model_dump(mode="python")
     # Dumps leave secrets out; the new configuration keeps them.
     raw["model_providers"] = {name: dict(table) for name, table in config.model_providers.items()}
+    raw["mcp_servers"] = {name: dict(table) for name, table in config.mcp_servers.items()}
     for key, value in values.items():
         if key.partition(".")[0] not in NOT_FOR_CLIENTS:
             _set_dotted(raw, key, value)
@@ -171,10 +185,11 @@ def _tables_of(key: str, value: Any, annotation: Any) -> Iterator[_Table]:
         for index, table in enumerate(value):
             if isinstance(table, Mapping):
                 yield f"{key}[{index}]", table, AccessToken, frozenset()
-    elif isinstance(value, Mapping) and ProviderConfig in get_args(annotation):
+    elif isinstance(value, Mapping) and (named := _NAMED_TABLES.keys() & get_args(annotation)):
+        model = named.pop()
         for name, table in value.items():
             if isinstance(table, Mapping):
-                yield f"{key}.{name}", table, ProviderConfig, FOREIGN_PROVIDER_KEYS
+                yield f"{key}.{name}", table, model, _NAMED_TABLES[model]
     elif isinstance(value, Mapping) and isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield key, value, annotation, frozenset()
 

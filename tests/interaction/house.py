@@ -265,6 +265,19 @@ class House:
             yield LocalDaemon(stack, shared)
 
     @asynccontextmanager
+    async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """A daemon of its own process, whose end is the test's business; killed if the test leaves it running."""
+        self._write_config()
+        process = await _spawn(self.home)
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    @asynccontextmanager
     async def daemon(self) -> AsyncIterator[LocalDaemon]:
         """A daemon in this process over the in-memory transport."""
         self._write_config()

@@ -208,6 +208,8 @@ async def starting_up(client: Client, called: set[str]) -> None:
         "account/bedrock/checkGovCloudRequirements": {"isGovCloud": False, "shouldWarn": False},
         "plugin/list": {"marketplaces": [], "marketplaceLoadErrors": []},
         "plugin/installed": {"marketplaces": [], "marketplaceLoadErrors": []},
+        "mcpServerStatus/list": {"data": [], "nextCursor": None},
+        "config/mcpServer/reload": {},
     }
     for method, result in expected.items():
         found = await client.call(method, {})

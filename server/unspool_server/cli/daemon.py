@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from unspool_protocol.cursors import EventCursor
@@ -28,11 +29,13 @@ from unspool_server.events.subscription import LoggedEvent
 from unspool_server.handlers.context import Handler
 from unspool_server.history.client_view import ClientView
 from unspool_server.history.summary import summarise
+from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
 from unspool_server.rpc import Dispatcher
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
+from unspool_server.sessions.tools.mcp import show_startup
 from unspool_server.store import LocalStore, MemoryStore, StoreCatalogue
 from unspool_server.store.call_journal import LocalJournal
 from unspool_server.telemetry import logs, metrics, traces
@@ -81,7 +84,8 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
     catalogue = StoreCatalogue.local(store, summarise, home)
     hub = Hub(ring_events=config.history.retained_events)
-    env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub)
+    mcp = McpServers(str(Path.cwd()), partial(show_startup, hub))
+    env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub, mcp)
     sessions = Sessions(env)
     calls = HomeCalls(sessions, LocalJournal(home, durable=config.history.durability == "synced"))
     hub.replay = _ReplayByThread(hub, sessions)
@@ -109,6 +113,7 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
         yield shared
     finally:
         await sessions.close()
+        await mcp.close()
         await hub.close()
         await catalogue.close()
         await env.providers.close()

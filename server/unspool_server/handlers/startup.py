@@ -51,14 +51,15 @@ async def model_list(ctx: RequestContext, params: ModelListParams) -> ModelListR
     except ConfigError as error:
         raise RequestError(error.message, data={"reason": "unknownProvider", "field": "modelProvider"}) from error
     shown = [model for model in found if params.include_hidden or not model.hidden]
-    start = _offset(params.cursor)
+    start = page_start(params.cursor)
     size = len(shown) if params.limit is None else max(1, params.limit)
     page = shown[start : start + size]
     more = start + size < len(shown)
     return ModelListResult(data=tuple(_model(one) for one in page), next_cursor=str(start + size) if more else None)
 
 
-def _offset(cursor: str | None) -> int:
+def page_start(cursor: str | None) -> int:
+    """Where a page begins whose cursor is a number as text. Raises InvalidParams."""
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdecimal():

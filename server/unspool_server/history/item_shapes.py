@@ -258,6 +258,27 @@ def _call_to_log(wire: Shape) -> Shape:
     return {key: value for key, value in shape.items() if key not in {"id", "type"}}
 
 
+def _mcp_to_wire(recorded: Mapping[str, Any]) -> Shape:
+    return {**_call_to_wire(recorded), "result": mcp_result(recorded.get("result"))}
+
+
+def _mcp_to_log(wire: Shape) -> Shape:
+    """As the reference writes it: this type's members keep their case, and what is unknown is left out."""
+    keys = ("server", "tool", "arguments", "readOnlyHint")
+    shape = {key: wire[key] for key in keys if wire.get(key) is not None}
+    shape["status"] = to_snake(wire["status"])
+    shape |= {key: wire[key] for key in ("result", "error") if wire.get(key) is not None}
+    return {**shape, "duration": recorded_duration(wire.get("durationMs"))}
+
+
+def mcp_result(recorded: Any) -> Shape | None:
+    """The result of a tool server's call as clients see it: that it was an error is the item's status."""
+    if not isinstance(recorded, Mapping):
+        return None
+    kept = ("content", "structuredContent", "_meta")
+    return {"content": [], **{key: recorded.get(key) for key in kept if key != "content" or key in recorded}}
+
+
 def _search_to_wire(recorded: Mapping[str, Any]) -> Shape:
     return {"query": recorded.get("query") or "", "action": typed_camel(recorded.get("action"))}
 
@@ -280,7 +301,7 @@ _TO_WIRE: Mapping[str, Callable[[Mapping[str, Any]], Shape]] = {
     "Reasoning": _reasoning_to_wire,
     "CommandExecution": command_shapes,
     "FileChange": _change_to_wire,
-    "McpToolCall": _call_to_wire,
+    "McpToolCall": _mcp_to_wire,
     "DynamicToolCall": _call_to_wire,
     "WebSearch": _search_to_wire,
 }
@@ -291,7 +312,7 @@ _TO_LOG: Mapping[str, Callable[[Shape], Shape]] = {
     "reasoning": _reasoning_to_log,
     "commandExecution": _command_to_log,
     "fileChange": _change_to_log,
-    "mcpToolCall": _call_to_log,
+    "mcpToolCall": _mcp_to_log,
     "dynamicToolCall": _call_to_log,
     "webSearch": _search_to_log,
 }

@@ -13,6 +13,7 @@ from unspool_protocol.items import (
     CommandExecutionItem,
     ContextCompactionItem,
     DynamicToolCallItem,
+    McpToolCallItem,
     ReasoningItem,
     ThreadItem,
     UserMessageItem,
@@ -25,6 +26,7 @@ from .item_shapes import (
     camel_word,
     command_shapes,
     file_changes,
+    mcp_result,
     milliseconds,
     recorded_duration,
     recorded_item,
@@ -71,6 +73,8 @@ def legacy_event_payload(item: ThreadItem, turn_id: str = "") -> Shape | None:
             return _command_event(item, turn_id)
         case DynamicToolCallItem():
             return _dynamic_call_event(item, turn_id)
+        case McpToolCallItem():
+            return _mcp_event(item, turn_id)
         case WebSearchItem():
             action = recorded_item(item).get("action") or {"type": "other"}
             return {"type": "web_search_end", "call_id": item.id, "query": item.query, "action": action}
@@ -124,6 +128,20 @@ def _dynamic_call_event(item: DynamicToolCallItem, turn_id: str) -> Shape:
     }
 
 
+def _mcp_event(item: McpToolCallItem, turn_id: str) -> Shape:
+    hint = {} if item.read_only_hint is None else {"read_only_hint": item.read_only_hint}
+    result = {"Ok": item.result} if item.error is None else {"Err": item.error["message"]}
+    return {
+        "type": "mcp_tool_call_end",
+        "call_id": item.id,
+        "turn_id": turn_id,
+        "invocation": {"server": item.server, "tool": item.tool, "arguments": item.arguments},
+        **hint,
+        "duration": recorded_duration(item.duration_ms or 0),
+        "result": result,
+    }
+
+
 def _user(payload: Mapping[str, Any]) -> Shape:
     text = payload["message"]
     content: list[Shape] = []
@@ -159,14 +177,16 @@ def _patch(payload: Mapping[str, Any]) -> Shape:
 
 def _mcp(payload: Mapping[str, Any]) -> Shape:
     invocation, result = payload["invocation"], payload.get("result") or {}
-    failed = "Err" in result or bool((result.get("Ok") or {}).get("is_error"))
+    given = result.get("Ok") or {}
+    failed = "Err" in result or bool(given.get("is_error") or given.get("isError"))
     return {
         "type": "mcpToolCall",
         "server": invocation["server"],
         "tool": invocation["tool"],
         "arguments": invocation.get("arguments"),
+        "readOnlyHint": payload.get("read_only_hint"),
         "status": "failed" if failed else "completed",
-        "result": result.get("Ok"),
+        "result": mcp_result(result.get("Ok")),
         "error": {"message": result["Err"]} if "Err" in result else None,
         "durationMs": milliseconds(payload.get("duration")),
     }

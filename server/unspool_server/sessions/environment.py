@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from unspool_server.config import Config
 from unspool_server.history.agents_md import AgentsMd, agents_md_candidates, assemble_agents_md
+from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
 from unspool_server.sessions.sink import EventSink
 from unspool_server.store.contract import Catalogue, LogStore
@@ -29,6 +30,7 @@ class Environment:
     Attributes:
         store: Logs that last.
         ephemeral: Logs of ephemeral threads, in memory only.
+        mcp: Tool servers, shared by the threads that use them.
         cwd: The server's own working directory, absolute.
         later: Calls something after so many seconds; tests put a clock of their own here.
     """
@@ -40,6 +42,7 @@ class Environment:
     catalogue: Catalogue
     providers: Providers
     sink: EventSink
+    mcp: McpServers
     cwd: str = field(default_factory=os.getcwd)
     shell: str = ""
     timezone: str = ""

@@ -209,6 +209,7 @@ class Sessions:
 
     def _left(self, thread_id: str) -> None:
         self._live.pop(thread_id, None)
+        self.env.mcp.release(thread_id)
         metrics.THREADS_UNLOADED.add()
         logs.event(logger, "thread unloaded", thread=thread_id)
 

@@ -56,7 +56,11 @@ class ThreadFacts:
 
 
 class Session:
-    """One live thread. Public coroutines other than `step` are meant to be called inside a step."""
+    """One live thread. Public coroutines other than `step` are meant to be called inside a step.
+
+    Attributes:
+        granted: What the user allowed for as long as the thread is loaded: the kind of tool, then what names it.
+    """
 
     def __init__(
         self, env: "Environment", log: Log, history: LiveHistory, settings: ThreadSettings, facts: ThreadFacts
@@ -70,6 +74,7 @@ class Session:
         self.turn: Turn | None = None
         self.agents_md = env.read_agents_md(settings.cwd)
         self.failed = False
+        self.granted: set[tuple[str, ...]] = set()
         self.load_notes: list[dict[str, Any]] = []
         self.closing = False
         self._owner = Owner(log.info.thread_id)
@@ -108,7 +113,7 @@ class Session:
     def status(self) -> dict[str, Any]:
         """The thread's status as clients see it (05 §6)."""
         if self.turn is not None and self.turn.announced:
-            return {"type": "active", "activeFlags": sorted(self.turn.flags)}
+            return {"type": "active", "activeFlags": sorted(+self.turn.flags)}
         return {"type": "systemError"} if self.failed else {"type": "idle"}
 
     async def step(self, change: Callable[[], Awaitable[T]]) -> T:

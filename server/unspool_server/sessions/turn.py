@@ -6,7 +6,7 @@ which is a step too, always finds it complete.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ from unspool_server.sessions.sampling import Sampling
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
 from unspool_server.sessions.tools.calls import aborted_outputs, run_calls
+from unspool_server.sessions.tools.mcp import start_servers
 from unspool_server.sessions.turn_report import Outcome, TurnReport
 from unspool_server.sessions.usage import full_window_record, over_limit, response_over_limit
 from unspool_server.telemetry import traces
@@ -84,7 +85,7 @@ class Turn:
         self.id = plan.turn_id
         self.announced = False
         self.input_recorded = False
-        self.flags: set[str] = set()
+        self.flags: Counter[str] = Counter()
         self.pending: deque[TurnMessage] = deque()
         self.live: dict[str, LiveItem] = {}
         self.partial_text = PartialText(self)
@@ -133,6 +134,7 @@ class Turn:
         compacted, futile = await self.session.step(self._must_compact_first), 0
         if compacted:
             await compact_inside(self, before_turn=True)
+        await start_servers(self.session)
         await self.session.step(self.record_input)
         while True:
             await self._sample()

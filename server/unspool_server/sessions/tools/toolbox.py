@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from unspool_server.sessions.tools.contract import Tool
 from unspool_server.sessions.tools.dynamic import dynamic_tools, namespace_descriptions
+from unspool_server.sessions.tools.mcp import mcp_descriptions, mcp_tools
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
@@ -14,7 +15,7 @@ class Toolbox:
     """The tools of a thread, in the order they are declared; where two share a name, the first one is meant."""
 
     def __init__(self, session: "Session") -> None:
-        self._descriptions = namespace_descriptions(session.facts.dynamic_tools)
+        self._descriptions = {**mcp_descriptions(session), **namespace_descriptions(session.facts.dynamic_tools)}
         self._tools: dict[tuple[str | None, str], Tool] = {}
         for tool in _sources(session):
             self._tools.setdefault((tool.namespace, tool.name), tool)
@@ -43,3 +44,4 @@ class Toolbox:
 def _sources(session: "Session") -> Iterator[Tool]:
     """Every kind of tool, the client's own first: it knows best what its names mean."""
     yield from dynamic_tools(session.facts.dynamic_tools)
+    yield from mcp_tools(session)
