@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint types test peer bench fuzz demo run docs clean
+.PHONY: help install format lint types test peer clients bench fuzz demo run docs clean
 
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,10 +25,13 @@ types: $(READY) ## Check types of packages and tests
 	$(BIN)/mypy
 
 test: lint types ## Check style, imports and types, then run the tests
-	$(BIN)/pytest -m "not bench" --ignore=tests/peer -n auto
+	$(BIN)/pytest -m "not bench" --ignore=tests/peer --ignore=tests/real_clients -n auto
 
 peer: $(READY) ## Live random lives beside the real Codex and swap logs with it (UNSPOOL_PEER_CODEX, or codex on the PATH)
 	$(BIN)/pytest tests/peer -rs
+
+clients: $(READY) ## Use the daemon through six real clients, which are installed into .clients/ (needs npm and tmux for some)
+	$(BIN)/pytest tests/real_clients -rs
 
 bench: $(READY) ## Run the timing runs (they never decide whether something is right)
 	$(BIN)/pytest -m bench tests/bench -s
@@ -47,5 +50,5 @@ run: $(READY) ## Start the daemon on ws://127.0.0.1 with friendly output
 docs: $(READY) ## Write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py
 
-clean: ## Remove .venv and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+clean: ## Remove .venv, the real clients and caches
+	rm -rf .venv .clients .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

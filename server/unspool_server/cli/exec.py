@@ -16,6 +16,7 @@ from unspool_server.cli.options import ConfigFlags, Failure, Remote, config_opti
 
 SANDBOX_MODES = ("read-only", "workspace-write", "danger-full-access")
 ANY_FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class ExecRequest:
         thread: Id or name for `resume` and `fork`; None means the newest one.
         prompt: None only for a fork that runs no turn.
         cwd: The absolute working folder; None leaves it to a remote server.
+        more_folders: Absolute folders that belong to the workspace beside the working folder.
         all_folders: Look for the newest thread in every folder.
         overrides: `-c` values for a remote server, which has its own configuration.
     """
@@ -37,6 +39,7 @@ class ExecRequest:
     model: str | None = None
     cwd: str | None = None
     sandbox: str | None = None
+    more_folders: tuple[str, ...] = ()
     ephemeral: bool = False
     all_folders: bool = False
     images: tuple[Path, ...] = ()
@@ -51,7 +54,8 @@ class ExecRequest:
 @click.option("-C", "--cd", "folder", type=click.Path(path_type=Path), help="Working folder.")
 @click.option("-s", "--sandbox", type=click.Choice(SANDBOX_MODES), help="Sandbox of the thread.")
 @click.option("-i", "--image", "images", type=ANY_FILE, multiple=True, help="Image for the first message.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines on stdout.")
+@click.option("--add-dir", "more_folders", type=FOLDER, multiple=True, help="Further folder of the workspace.")
+@click.option("--json", "--experimental-json", "as_json", is_flag=True, help="Print events as JSON lines on stdout.")
 @click.option("-o", "--output-last-message", "last_message", type=ANY_FILE, help="Write the last message to a file.")
 @click.option("--output-schema", "schema_file", type=ANY_FILE, help="JSON Schema of the final answer.")
 @click.option("--color", type=click.Choice(("always", "never", "auto")), default="auto", show_default=True)
@@ -97,6 +101,7 @@ def exec_request(
     model: str | None,
     folder: Path | None,
     sandbox: str | None,
+    more_folders: tuple[Path, ...],
     images: tuple[Path, ...],
     schema_file: Path | None,
     ephemeral: bool,
@@ -120,6 +125,7 @@ def exec_request(
         model=model,
         cwd=_folder(folder, remote=remote),
         sandbox="danger-full-access" if bypass else sandbox,
+        more_folders=tuple(str(each if remote else each.absolute()) for each in more_folders),
         ephemeral=ephemeral,
         all_folders=all_folders,
         images=tuple(image.absolute() for image in images),

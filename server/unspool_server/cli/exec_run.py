@@ -137,6 +137,8 @@ def _early_notices(client: Client) -> Iterator[list[Event]]:
 
 async def _open(client: Client, request: ExecRequest) -> ThreadHandle:
     fields: dict[str, Any] = {"model": request.model, "cwd": request.cwd, "sandbox": request.sandbox}
+    if request.more_folders and request.cwd is not None:
+        fields["runtime_workspace_roots"] = [request.cwd, *request.more_folders]
     if request.overrides:
         fields["config"] = {key: parse_override(text) for key, text in request.overrides}
     fields = {name: value for name, value in fields.items() if value is not None}
