@@ -27,6 +27,7 @@ def request(*words: str, **fields: Any) -> ExecRequest:
         "model": None,
         "folder": None,
         "sandbox": None,
+        "more_folders": (),
         "images": (),
         "schema_file": None,
         "ephemeral": False,
@@ -144,3 +145,12 @@ def test_a_remote_server_keeps_its_own_folder_and_gets_the_settings() -> None:
     assert (here.cwd, here.overrides) == (str(Path.cwd().resolve()), ())
     assert (there.cwd, there.overrides) == (None, (("model", "x"),))
     assert request("hi", remote=True, folder=Path("C:\\work")).cwd == "C:\\work"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_further_folders_are_absolute_here_and_left_alone_for_a_remote_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert request("hi", more_folders=(Path("more"),)).more_folders == (str(tmp_path / "more"),)
+    assert request("hi", more_folders=(Path("more"),), remote=True).more_folders == ("more",)
