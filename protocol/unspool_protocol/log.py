@@ -122,7 +122,8 @@ class LineFault:
 class ThreadSummary:
     """What lists and searches show of a thread; computed by `history.summarise`, stored by a catalogue.
 
-    Times are seconds since the epoch. `user_text` holds the texts of user messages for searching, newest last.
+    Times are seconds since the epoch. `tenant` is whose the thread is, empty for the machine's owner.
+    `user_text` holds the texts of user messages for searching, newest last.
     """
 
     thread_id: str
@@ -145,3 +146,4 @@ class ThreadSummary:
     git: Mapping[str, Any] | None = None
     user_text: tuple[str, ...] = ()
     has_user_turn: bool = False
+    tenant: str = ""

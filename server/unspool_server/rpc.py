@@ -15,6 +15,8 @@ from typing import Any
 from unspool_protocol.base import WireModel
 from unspool_protocol.errors import ErrorCode
 
+from unspool_server.access.disguise import Disguise
+from unspool_server.access.principal import Scope
 from unspool_server.envelope import Request, encode, error_message, result_message
 from unspool_server.errors import (
     DependentThreads,
@@ -31,6 +33,7 @@ from unspool_server.errors import (
     WriterHeld,
 )
 from unspool_server.handlers.context import Handler, NoParams, RequestContext
+from unspool_server.handlers.door import Door
 from unspool_server.params import shorten, validate
 from unspool_server.telemetry import metrics, traces
 from unspool_server.telemetry.logs import event
@@ -74,9 +77,10 @@ class _Call:
 
     request: Request
     context: RequestContext
+    disguise: Disguise = field(default_factory=Disguise)
 
 
-Dispatch = Callable[[Request, RequestContext], Awaitable[Mapping[str, Any]]]
+Dispatch = Callable[[_Call], Awaitable[Mapping[str, Any]]]
 
 
 class Dispatcher:
@@ -85,10 +89,16 @@ class Dispatcher:
     Args:
         load: Builds the method table; called once, with the first request.
         gate: Tells what is experimental; called once as well.
+        door: Keeps callers from threads that are not theirs; None where there is only one owner of everything.
     """
 
-    def __init__(self, load: Callable[[], Mapping[str, Handler]], gate: Callable[[], Gate] | None = None) -> None:
-        self._load, self._load_gate = load, gate or protocol_gate
+    def __init__(
+        self,
+        load: Callable[[], Mapping[str, Handler]],
+        gate: Callable[[], Gate] | None = None,
+        door: Door | None = None,
+    ) -> None:
+        self._load, self._load_gate, self._door = load, gate or protocol_gate, door
         self._handlers: Mapping[str, Handler] = {}
         self._gate = Gate()
         self._library: Dispatch | None = None
@@ -96,27 +106,28 @@ class Dispatcher:
     async def answer(self, request: Request, context: RequestContext) -> bytes:
         """Serve one request. Every outcome is an encoded answer, except cancellation."""
         began, outcome = time.monotonic(), "cancelled"
+        call = _Call(request, context)
         try:
             with traces.span(f"request {shorten(request.method)}"):
-                answer = await self._answered(request, context)
+                answer = await self._answered(call)
             outcome = _outcome(answer)
-            return encode(answer)
+            return call.disguise.take_off(encode(answer))
         finally:
             method = request.method if request.method in self._handlers else "unknown"
             metrics.REQUESTS.add(method, outcome)
             metrics.REQUEST_SECONDS.observe(time.monotonic() - began, method)
 
-    async def _answered(self, request: Request, context: RequestContext) -> Mapping[str, Any]:
+    async def _answered(self, call: _Call) -> Mapping[str, Any]:
         try:
             library = self._library or self._prepare()
-            self._admit(request, context)
-            return await library(request, context)
+            self._admit(call.request, call.context)
+            return await library(call)
         except Exception as error:
-            return _refusal(request, error)
+            return _refusal(call.request, error)
 
     def _prepare(self) -> Dispatch:
         self._handlers, self._gate = self._load(), self._load_gate()
-        self._library = _bind_library(self._handlers)
+        self._library = _bind_library(self._handlers, self._door)
         return self._library
 
     def _admit(self, request: Request, context: RequestContext) -> None:
@@ -125,8 +136,18 @@ class Dispatcher:
             shown = shorten(request.method)
             message = f"Invalid request: unknown variant `{shown}`, expected one of {names}"
             raise UnknownMethod(message, data={"method": shown})
+        _check_scope(request, context)
         if not context.peer.experimental:
             self._gate.check(request)
+
+
+def _check_scope(request: Request, context: RequestContext) -> None:
+    """Raises Forbidden. Whoever may do everything is not asked, so that methods of no table can be served in tests."""
+    if context.peer.principal.may(Scope.ADMIN):
+        return
+    from unspool_server.access.scopes import check_scope
+
+    check_scope(context.peer.principal, request.method, request.params)
 
 
 def refuse(request: Request, error: BaseException) -> bytes:
@@ -222,22 +243,23 @@ def _experimental(what: str, name: str) -> RequestError:
     return RequestError(f"{what} requires experimentalApi capability", data=data)
 
 
-def _bind_library(handlers: Mapping[str, Handler]) -> Dispatch:
+def _bind_library(handlers: Mapping[str, Handler], door: Door | None) -> Dispatch:
     """Import jsonrpcserver and give back a function that sends one request through it."""
     with warnings.catch_warnings():
         # 5.0.9 reads its schema with an importlib function that newer interpreters call deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         from jsonrpcserver import async_dispatch_to_serializable
 
-    methods = {name: _endpoint(handler) for name, handler in handlers.items()}
+    methods = {name: _endpoint(handler, door) for name, handler in handlers.items()}
 
-    async def dispatch(request: Request, context: RequestContext) -> Mapping[str, Any]:
+    async def dispatch(call: _Call) -> Mapping[str, Any]:
+        request = call.request
         params = request.params if isinstance(request.params, Mapping) else {}
         envelope: Any = {"jsonrpc": "2.0", "method": request.method, "params": params, "id": request.id}
         response: Any = await async_dispatch_to_serializable(
             envelope,
             methods=methods,
-            context=_Call(request, context),
+            context=call,
             deserializer=_identity,
             validator=_checked_before,
         )
@@ -249,13 +271,15 @@ def _bind_library(handlers: Mapping[str, Handler]) -> Dispatch:
     return dispatch
 
 
-def _endpoint(handler: Handler) -> Callable[..., Awaitable[Any]]:
+def _endpoint(handler: Handler, door: Door | None) -> Callable[..., Awaitable[Any]]:
     """Wrap a handler for the library: parameters in, `Success` or `Error` out, no exception but cancellation."""
     from jsonrpcserver import Error, Success
 
     async def endpoint(call: _Call, /, **params: Any) -> Any:
         try:
             given = NoParams() if handler.params is None else validate(handler.params, _params(call, params))
+            if door is not None:
+                given = await door.admit(call.context.peer.principal, given, call.disguise)
             result = await handler.call(call.context, given)
             if isinstance(result, WireModel):
                 return Success(result.model_dump(by_alias=True, mode="json"))

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from unspool_protocol.cursors import EventCursor
 from unspool_protocol.log import HistoryMode, Position, Record
+from unspool_server.access.principal import OWNER, Principal
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
 from unspool_server.events.replay import LogReplay
@@ -108,6 +109,7 @@ class Client:
     outbox: Outbox = field(default_factory=Outbox)
     opted_out: frozenset[str] = frozenset()
     initialized: bool = True
+    principal: Principal = OWNER
     got: list[dict[str, Any]] = field(default_factory=list)
 
     def read(self) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from unspool_server.events.hub import Hub
 from unspool_server.events.replay import LogReplay
 from unspool_server.events.subscription import LoggedEvent
 from unspool_server.handlers.context import Handler
+from unspool_server.handlers.door import Door
 from unspool_server.history.client_view import ClientView
 from unspool_server.history.summary import summarise
 from unspool_server.mcp.servers import McpServers
@@ -90,8 +91,9 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     calls = HomeCalls(sessions, LocalJournal(home, durable=config.history.durability == "synced"))
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
+    hub.tenant_of = sessions.tenant_known
     shared = Shared(
-        Dispatcher(_table),
+        Dispatcher(_table, door=Door(sessions)),
         hub,
         home,
         Services(sessions, hub, env, calls),

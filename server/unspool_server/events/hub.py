@@ -63,6 +63,8 @@ class Hub:
 
     Args:
         replay: Recorded events for clients that are further behind than the ring; None: such events are skipped.
+        tenant_of: Tells whose a thread is, as far as is known, so that others are told nothing of it; without it
+            everyone is told of everything.
         on_unsubscribed: Called with the thread id after a subscription ended by `unsubscribe` or `drop`.
         clock_ms: Milliseconds since the epoch.
     """
@@ -71,12 +73,14 @@ class Hub:
         self,
         replay: ReplaySource | None = None,
         *,
+        tenant_of: Callable[[str], str | None] | None = None,
         on_unsubscribed: Callable[[str], None] | None = None,
         clock_ms: Callable[[], int] = now_ms,
         ring_events: int = RING_EVENTS,
         ring_bytes: int = RING_BYTES,
     ) -> None:
         self.replay = replay
+        self.tenant_of = tenant_of
         self.on_unsubscribed = on_unsubscribed
         self.encoder = Encoder()
         self._clock_ms = clock_ms
@@ -214,12 +218,18 @@ class Hub:
         for subscription in list(subscribers.values()):
             subscription.push(event)
         if everyone:
-            self._tell((m for key, m in self._members.items() if key not in subscribers), thread_id, method, event.body)
+            others = [member for key, member in self._members.items() if key not in subscribers]
+            self._tell(self._allowed(others, thread_id), thread_id, method, event.body)
 
-    def broadcast(self, method: str, params: WireModel | Mapping[str, Any]) -> None:
-        """Send a notification to every initialised connection, outside any thread's stream."""
+    def broadcast(self, method: str, params: WireModel | Mapping[str, Any], *, tenant: str | None = None) -> None:
+        """Send a notification to every initialised connection that may know of its thread, outside of its stream.
+
+        Args:
+            tenant: Whose the thread is, where the caller knows better than `tenant_of`: it may be gone by now.
+        """
         body = self.encoder.encode(method, params, cursor=None, emitted_at_ms=self._clock_ms())
-        self._tell(self._members.values(), _thread_of(plain(params)), method, body)
+        thread_id = _thread_of(plain(params))
+        self._tell(self._allowed(self._members.values(), thread_id, tenant), thread_id, method, body)
 
     async def ask(self, thread_id: str, turn_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a request to all subscribers, now and later ones, and wait for the first valid answer (wire §6).
@@ -286,6 +296,13 @@ class Hub:
             del self._subscribers[thread_id]
         if self.on_unsubscribed is not None:
             self.on_unsubscribed(thread_id)
+
+    def _allowed(self, members: Iterable[_Member], thread_id: str, tenant: str | None = None) -> list[_Member]:
+        """Those who may know of a thread; of one whose tenant is not known nobody may."""
+        if self.tenant_of is None or not thread_id:
+            return list(members)
+        owner = self.tenant_of(thread_id) if tenant is None else tenant
+        return [member for member in members if member.peer.principal.tenant == owner]
 
     def _tell(self, members: Iterable[_Member], thread_id: str, method: str, body: bytes) -> None:
         for member in list(members):

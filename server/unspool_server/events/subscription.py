@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from unspool_protocol.cursors import EventCursor
 
+from unspool_server.access.principal import Principal
 from unspool_server.events.encoding import Encoder, as_replayed, now_ms
 from unspool_server.events.outbox import Outbox
 from unspool_server.events.requests import PendingRequest
@@ -28,6 +29,10 @@ class Peer(Protocol):
     @property
     def id(self) -> Hashable:
         """Unique among the connections of the process."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who it belongs to."""
 
     @property
     def outbox(self) -> Outbox:

@@ -54,7 +54,7 @@ async def thread_archive(ctx: RequestContext, params: ThreadArchiveParams) -> Th
     _, new = await shared.calls.changes(keyed(ctx, "thread/archive", params, thread_id), archive, settled)
     if new:
         told = ThreadArchivedNotification(thread_id=thread_id)
-        ctx.after(partial(shared.hub.broadcast, "thread/archived", told))
+        ctx.after(partial(shared.hub.broadcast, "thread/archived", told, tenant=ctx.peer.principal.tenant))
     return ThreadArchiveResult()
 
 
@@ -84,7 +84,7 @@ async def thread_unarchive(ctx: RequestContext, params: ThreadUnarchiveParams) -
     answer, new = await shared.calls.changes(call, unarchive, settled)
     if new:
         told = ThreadUnarchivedNotification(thread_id=thread_id)
-        ctx.after(partial(shared.hub.broadcast, "thread/unarchived", told))
+        ctx.after(partial(shared.hub.broadcast, "thread/unarchived", told, tenant=ctx.peer.principal.tenant))
     return ThreadUnarchiveResult.model_validate(answer)
 
 
@@ -106,7 +106,7 @@ async def thread_delete(ctx: RequestContext, params: ThreadDeleteParams) -> Thre
     done, new = await shared.calls.changes(keyed(ctx, "thread/delete", params, thread_id), delete, settled)
     for gone in done["deleted"] if new else ():
         told = ThreadDeletedNotification(thread_id=gone)
-        ctx.after(partial(shared.hub.broadcast, "thread/deleted", told))
+        ctx.after(partial(shared.hub.broadcast, "thread/deleted", told, tenant=ctx.peer.principal.tenant))
     if params.dependents == "refuse":
         return ThreadDeleteResult()
     return ThreadDeleteResult(deleted_thread_ids=done["deleted"], materialized_thread_ids=done["materialised"])

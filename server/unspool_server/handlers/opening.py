@@ -40,7 +40,7 @@ HYDRATION_NOTICE = (
 async def thread_start(ctx: RequestContext, params: ThreadStartParams) -> ThreadStartResult:
     """Begin a thread; its log appears with the first turn."""
     shared = services(ctx)
-    create = partial(shared.sessions.start, params, ctx.peer.client_name)
+    create = partial(shared.sessions.start, params, ctx.peer.client_name, tenant=ctx.peer.principal.tenant)
     call = keyed(ctx, "thread/start", params)
     session, new = await shared.calls.creates(call, create, partial(_reopened, shared))
     subscription = shared.hub.subscribe(ctx.peer, session.thread_id)
@@ -157,7 +157,7 @@ def _tell_usage(ctx: RequestContext, session: Session, turn_id: str) -> None:
 async def thread_fork(ctx: RequestContext, params: ThreadForkParams) -> ThreadForkResult:
     """Begin a thread whose history begins in another one."""
     shared = services(ctx)
-    create = partial(shared.sessions.fork, params)
+    create = partial(shared.sessions.fork, params, tenant=ctx.peer.principal.tenant)
     call = keyed(ctx, "thread/fork", params, check_thread_id(params.thread_id))
     session, new = await shared.calls.creates(call, create, partial(_reopened, shared))
     with shared.sessions.kept(session.thread_id):

@@ -130,6 +130,7 @@ async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadLi
         source_kinds=params.source_kinds or None,
         cwd=(params.cwd,) if isinstance(params.cwd, str) else params.cwd or None,
         search=params.search_term or None,
+        tenant=ctx.peer.principal.tenant,
     )
     page = await shared.env.catalogue.list(query)
     threads = [await _listed(shared, one) for one in page.items]
@@ -149,7 +150,8 @@ async def _listed(shared: Services, summary: ThreadSummary) -> Thread:
 
 async def thread_loaded_list(ctx: RequestContext, params: ThreadLoadedListParams) -> ThreadLoadedListResult:
     """Ids of loaded threads, subscribed or not, in order of their ids."""
-    ids = sorted(services(ctx).sessions.live_ids())
+    sessions, tenant = services(ctx).sessions, ctx.peer.principal.tenant
+    ids = sorted(one for one in sessions.live_ids() if sessions.tenant_known(one) == tenant)
     if params.cursor is not None:
         if params.cursor not in ids and not _is_id(params.cursor):
             raise InvalidParams(f"invalid cursor: {params.cursor}", data={"reason": "cursorInvalid", "field": "cursor"})

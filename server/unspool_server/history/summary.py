@@ -10,6 +10,7 @@ from unspool_protocol.log import HistoryMode, Record, RecordType, ThreadSummary
 from .boundaries import is_contextual_text
 from .fields import EMPTY, list_of, object_of, text_of
 from .settings import applied_settings, turn_context_of
+from .tenancy import tenant_of
 
 PREVIEW_CHARACTERS = 4_000
 """Previews are one line in a list; longer texts are only kept for searching."""
@@ -93,6 +94,7 @@ def _from_header(info: Described) -> ThreadSummary:
         forked_from_id=text_of(meta, "forked_from_id"),
         parent_thread_id=text_of(meta, "parent_thread_id"),
         git=object_of(meta, "git"),
+        tenant=tenant_of(header),
     )
     return _with_origin(summary, text_of(origin, "timestamp"), text_of(origin, "forkedFromId"))
 
@@ -108,6 +110,7 @@ def _with_origin(summary: ThreadSummary, timestamp: str | None, forked_from_id: 
 def _with_record(summary: ThreadSummary, record: Record) -> ThreadSummary:
     if record.type == RecordType.SESSION_META and text_of(record.payload, "id") == summary.thread_id:
         older = record.payload
+        summary = replace(summary, tenant=summary.tenant or tenant_of(record))
         return _with_origin(summary, text_of(older, "timestamp"), text_of(older, "forked_from_id"))
     stamp = epoch_seconds(record.timestamp)
     if stamp > summary.updated_at:

@@ -14,6 +14,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Position, Record
 from unspool_server.errors import NotMaterialised, RequestError, Unsupported
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.rollback import check_num_turns, rollback_marker
+from unspool_server.history.tenancy import tenant_member
 from unspool_server.history.turn_pages import TurnSlice
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load, turns_back
@@ -122,6 +123,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
         payload=_header_payload(session.history.header),
         extra={
             "unspool": {
+                **tenant_member(session.facts.tenant),
                 "branch": reason.word,
                 "turns": len(reason.turn_ids),
                 "turnIds": list(reason.turn_ids),

@@ -49,6 +49,7 @@ async def _delete_alone(sessions: Sessions, thread_id: str, dependents: str) -> 
         raise LogMissing(thread_id)
     store = sessions.env.store
     found = await _dependents(store, thread_id)
+    await _refuse_foreign(sessions, thread_id, found)
     match dependents:
         case "cascade":
             return await _cascade(sessions, thread_id, found)
@@ -59,6 +60,14 @@ async def _delete_alone(sessions: Sessions, thread_id: str, dependents: str) -> 
     await sessions.unload_for_move(thread_id)
     await store.delete(thread_id)
     return Deleted((thread_id,))
+
+
+async def _refuse_foreign(sessions: Sessions, thread_id: str, dependents: Sequence[str]) -> None:
+    """Threads of other tenants are neither deleted nor copied nor named; only another program can have made them."""
+    tenant = await sessions.tenant_of(thread_id)
+    own = [one for one in dependents if await sessions.tenant_of(one) == tenant]
+    if len(own) < len(dependents):
+        raise DependentThreads(thread_id, own)
 
 
 async def _dependents(store: LogStore, thread_id: str) -> list[str]:

@@ -19,6 +19,7 @@ from unspool_server.history.event_shapes import token_usage
 from unspool_server.history.fork import interruption_records, unfinished_turn
 from unspool_server.history.fork_kept import is_enough, kept_records, with_cleared_baseline
 from unspool_server.history.state import Window
+from unspool_server.history.tenancy import tenant_member
 from unspool_server.sessions.clock import iso_now, new_id, now_s
 from unspool_server.sessions.loading import find_turn, load
 from unspool_server.sessions.memory import LiveHistory
@@ -92,16 +93,20 @@ async def write_child(
     point: ForkPoint,
     settings: ThreadSettings,
     *,
+    tenant: str,
     thread_id: str | None,
     ephemeral: bool,
 ) -> Log:
     """Create the child's rollout in one step: header, what is copied, the boundary of a cut turn, the settings.
 
+    Args:
+        tenant: Whose thread the child is: the caller's.
+
     Raises:
         LogExists, WriteFailed: no child was made.
     """
     thread_id = thread_id or new_id()
-    inherited = _inherited(point)
+    inherited = {**tenant_member(tenant), **_inherited(point)}
     extra = {"unspool": inherited} if inherited else None
     header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id), extra)
     boundary = _boundary(point.history)

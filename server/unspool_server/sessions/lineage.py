@@ -23,6 +23,7 @@ from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import LogCorrupt, LogMissing
 from unspool_server.history.lineage import Boundary, BoundaryScan, boundaries_of
+from unspool_server.history.tenancy import tenant_of
 from unspool_server.sessions.auditing import bad_cursor
 from unspool_server.sessions.registry import Sessions
 from unspool_server.sessions.summaries import seconds_of
@@ -45,7 +46,7 @@ async def lineage(sessions: Sessions, params: ThreadLineageParams, thread_id: st
     limit = min(DEFAULT_BOUNDARIES if params.boundary_limit is None else params.boundary_limit, MAX_BOUNDARIES)
     session = sessions.get(thread_id)
     store = session.store if session is not None else sessions.env.store
-    tree = _Tree.of(await store.rollouts())
+    tree = _Tree.of(_of_one_tenant(await store.rollouts(), thread_id))
     if thread_id not in tree.rollouts:
         raise LogMissing(thread_id)
     if params.cursor is not None:
@@ -59,6 +60,14 @@ async def lineage(sessions: Sessions, params: ThreadLineageParams, thread_id: st
     threads.sort(key=lambda thread: (thread.created_at or 0, thread.thread_id))
     edges = [edge for edge in tree.edges if edge.to_thread_id in connected]
     return ThreadLineageResult(threads=tuple(threads), edges=tuple(edges))
+
+
+def _of_one_tenant(infos: Sequence[RolloutInfo], thread_id: str) -> list[RolloutInfo]:
+    """The rollouts of threads with the same owner as one thread's; another program's headers name none."""
+    owners: dict[str, str] = {}
+    for info in infos:
+        owners[info.thread_id] = owners.get(info.thread_id) or tenant_of(info.header)
+    return [info for info in infos if owners[info.thread_id] == owners.get(thread_id)]
 
 
 @dataclass(slots=True)

@@ -12,11 +12,13 @@ from typing import Any
 from unspool_protocol.log import NewRecord, Position, Record, RecordType
 
 from unspool_server.errors import ThreadBusy
+from unspool_server.history.tenancy import tenant_member
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.registry import Sessions
 from unspool_server.sessions.rollout_path import Step, end_of, ours_of, path_of
 from unspool_server.sessions.session import Session
+from unspool_server.sessions.tenants import tenant_of_log
 from unspool_server.store.contract import Log, LogStore, NewRollout, RolloutInfo
 
 MATERIALISE = "materialize"
@@ -112,6 +114,7 @@ async def _ours(store: LogStore, info: RolloutInfo, steps: Sequence[Step]) -> di
     copied = [{"rolloutId": step.info.rollout_id, "endOrdinal": step.cut or end} for step in steps]
     left = Position(info.rollout_id, end)
     return {
+        **tenant_member(await tenant_of_log(store, info)),
         "branch": MATERIALISE,
         "turnIds": [],
         "left": {"rolloutId": left.rollout_id, "endOrdinal": left.ordinal},

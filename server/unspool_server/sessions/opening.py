@@ -6,15 +6,16 @@ Owns no table of live threads (`registry.py`); what it returns is not live until
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from unspool_protocol.log import HistoryMode
 from unspool_protocol.thread_object import ThreadOverrides
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
+from unspool_server.access.disguise import usual_spelling
 from unspool_server.config import ConfigError
 from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
+from unspool_server.history.tenancy import tenant_member
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
 from unspool_server.sessions.forking import ForkPoint, fork_point, write_child
@@ -37,11 +38,11 @@ def check_thread_id(thread_id: str, what: str = "thread") -> str:
     Raises:
         InvalidParams: `invalid thread id: …`.
     """
-    try:
-        return str(UUID(thread_id))
-    except ValueError:
+    found = usual_spelling(thread_id)
+    if found is None:
         message = f"invalid {what} id: {thread_id!r} is not a UUID"
-        raise InvalidParams(message, data={"field": "threadId"}) from None
+        raise InvalidParams(message, data={"field": "threadId"})
+    return found
 
 
 class Opener:
@@ -50,7 +51,9 @@ class Opener:
     def __init__(self, env: Environment) -> None:
         self.env = env
 
-    async def start(self, params: ThreadStartParams, originator: str, thread_id: str | None = None) -> Session:
+    async def start(
+        self, params: ThreadStartParams, originator: str, tenant: str, thread_id: str | None = None
+    ) -> Session:
         """A new thread; nothing is written before its first turn (02 §5), except for one that must have this id.
 
         Raises:
@@ -67,9 +70,11 @@ class Opener:
             developer_instructions=_developer_instructions(env, params.developer_instructions),
             dynamic_tools=[plain(tool) for tool in params.dynamic_tools or ()],
             ephemeral=ephemeral,
+            tenant=tenant,
         )
         header = _new_header(thread_id, settings, facts, originator, params.thread_source)
-        log = await env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header))
+        extra = {"unspool": tenant_member(tenant)} if tenant else None
+        log = await env.store_of(ephemeral=ephemeral).create(NewRollout(thread_id, thread_id, mode, header, extra))
         session = Session(env, log, LiveHistory.fresh(mode, header, thread_id), settings, facts)
         if reserved is not None:
             try:
@@ -106,7 +111,9 @@ class Opener:
         session.load_notes = counted(_load_notes(session, found, report), "load", session.thread_id)
         return session
 
-    async def fork(self, params: ThreadForkParams, source: Session | None, thread_id: str | None = None) -> Session:
+    async def fork(
+        self, params: ThreadForkParams, source: Session | None, tenant: str, thread_id: str | None = None
+    ) -> Session:
         """A new thread whose history begins in another one; `source` is its live session, if it has one.
 
         Args:
@@ -135,7 +142,9 @@ class Opener:
         settings = overridden(await self._present_settings(env, point, source), params, env.config, env.cwd)
         check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
-        log = await write_child(target, self.env.store, point, settings, thread_id=thread_id, ephemeral=ephemeral)
+        log = await write_child(
+            target, self.env.store, point, settings, tenant=tenant, thread_id=thread_id, ephemeral=ephemeral
+        )
         child = await load(target, log.info)
         session = await self._session(env, log, child, settings, params, ephemeral=ephemeral)
         session.facts.forked_from_id = source_id

@@ -69,12 +69,12 @@ async def resolve(
     try:
         named = present if rollout_id == present.rollout_id else await store.rollout(rollout_id)
     except LogMissing:
-        raise _invalid(at, field, f"no such rollout: {rollout_id}") from None
+        raise _no_part(at, field, rollout_id, present) from None
     own = named
     if named.thread_id != present.thread_id:
         heir = await _heir(store, present, named, at.ordinal)
         if heir is None:
-            raise _invalid(at, field, f"rollout {rollout_id} is no part of thread {present.thread_id}")
+            raise _no_part(at, field, rollout_id, present)
         own = heir
     if named.thread_id == present.thread_id:
         known = end_ordinal if named.rollout_id == present.rollout_id else None
@@ -82,6 +82,11 @@ async def resolve(
         if at.ordinal > end:
             raise _invalid(at, field, f"ordinal {at.ordinal} is behind the end of the log, {end}", end=end)
     return await _held(store, own, named, at, field)
+
+
+def _no_part(at: LogPosition, field: str, rollout_id: str, present: RolloutInfo) -> InvalidParams:
+    """The same for a rollout of another thread and for one that does not exist: it may be another tenant's."""
+    return _invalid(at, field, f"rollout {rollout_id} is no part of thread {present.thread_id}")
 
 
 async def _held(store: LogStore, own: RolloutInfo, named: RolloutInfo, at: LogPosition, field: str) -> Point:

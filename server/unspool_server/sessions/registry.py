@@ -23,6 +23,7 @@ from unspool_server.sessions.idempotency import carried_out, once
 from unspool_server.sessions.opening import Opener, check_thread_id
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import After, Session
+from unspool_server.sessions.tenants import Tenants
 from unspool_server.store.contract import Log, RolloutInfo
 from unspool_server.telemetry import logs, metrics
 from unspool_server.telemetry.instruments import Sample
@@ -37,6 +38,7 @@ class Sessions:
 
     def __init__(self, env: Environment) -> None:
         self.env = env
+        self.tenants = Tenants(env.store)
         self._opener = Opener(env)
         self._live: dict[str, Session] = {}
         self._opening: dict[str, asyncio.Task[Session]] = {}
@@ -56,6 +58,16 @@ class Sessions:
     def get(self, thread_id: str) -> Session | None:
         """The live session of a thread, None when it is not loaded."""
         return self._live.get(thread_id)
+
+    async def tenant_of(self, thread_id: str) -> str | None:
+        """Whose a thread is, live or stored; None where there is none."""
+        live = self._live.get(thread_id)
+        return live.facts.tenant if live is not None else await self.tenants.of(thread_id)
+
+    def tenant_known(self, thread_id: str) -> str | None:
+        """The same without looking into a log: None for a thread that nobody has named so far."""
+        live = self._live.get(thread_id)
+        return live.facts.tenant if live is not None else self.tenants.known(thread_id)
 
     def require(self, thread_id: str) -> Session:
         """The live session of a thread.
@@ -92,21 +104,23 @@ class Sessions:
 
     # -- starting and loading ------------------------------------------------------------------------------------------
 
-    async def start(self, params: ThreadStartParams, originator: str, thread_id: str | None = None) -> Session:
-        """Begin a new thread; one that must have this id is written at once, with its settings.
+    async def start(
+        self, params: ThreadStartParams, originator: str, thread_id: str | None = None, *, tenant: str = ""
+    ) -> Session:
+        """Begin a new thread of a tenant; one that must have this id is written at once, with its settings.
 
         Raises:
             RequestError: An unknown model provider. WriteFailed: The thread with that id could not be written.
         """
-        return self._enter(await self._opener.start(params, originator, thread_id))
+        return self._enter(await self._opener.start(params, originator, tenant, thread_id))
 
-    async def fork(self, params: ThreadForkParams, thread_id: str | None = None) -> Session:
+    async def fork(self, params: ThreadForkParams, thread_id: str | None = None, *, tenant: str = "") -> Session:
         """Begin a thread whose history begins in another one (04 §6); see `Opener.fork` for its refusals."""
         source_id = check_thread_id(params.thread_id)
         async with self.alone(source_id):
             source = self._live.get(source_id)
         # A live source is asked at once; nothing can close it before.
-        return self._enter(await self._opener.fork(params, source, thread_id))
+        return self._enter(await self._opener.fork(params, source, tenant, thread_id))
 
     async def resume(self, params: ThreadResumeParams) -> Session:
         """The live session of a thread, loaded from its log if need be; concurrent calls share one loading.
@@ -140,6 +154,7 @@ class Sessions:
         self._live[session.thread_id] = session
         metrics.THREADS_LOADED.add()
         logs.event(logger, "thread loaded", thread=session.thread_id, records=len(session.history.records))
+        self.tenants.note(session.thread_id, session.facts.tenant)
         self.watch_idle(session.thread_id)
         return session
 

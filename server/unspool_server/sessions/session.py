@@ -53,6 +53,7 @@ class ThreadFacts:
     created_at: int = field(default_factory=now_s)
     updated_at: int = field(default_factory=now_s)
     forked_from_id: str | None = None
+    tenant: str = ""
 
 
 class Session:

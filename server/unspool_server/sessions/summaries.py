@@ -12,6 +12,7 @@ from unspool_protocol.turns import Turn
 
 from unspool_server.errors import LogMissing
 from unspool_server.history.summary import PREVIEW_CHARACTERS, epoch_seconds, user_text
+from unspool_server.history.tenancy import tenant_of
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.memory import LiveHistory
@@ -38,6 +39,7 @@ async def facts_of_log(env: Environment, store: LogStore, info: RolloutInfo, his
         created_at=seconds_of(born.header),
         updated_at=int(epoch_seconds(newest.timestamp)) or seconds_of(info.header),
         forked_from_id=_fork_of(born),
+        tenant=tenant_of(info.header) or tenant_of(born.header),
     )
 
 

@@ -20,7 +20,7 @@ from .catalogue_rows import (
     source_kind,
 )
 
-VERSION = 1
+VERSION = 2
 """Of the tables below and of the summaries in them; another version in the file means: make it anew."""
 
 _SCHEMA = """
@@ -28,9 +28,9 @@ CREATE TABLE threads (
   id INTEGER PRIMARY KEY, thread_id TEXT UNIQUE NOT NULL, rollout_id TEXT NOT NULL, archived INTEGER NOT NULL,
   size INTEGER NOT NULL, modified_ns INTEGER NOT NULL, index_name TEXT, consumed INTEGER NOT NULL, digest TEXT NOT NULL,
   expected INTEGER NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, model_provider TEXT NOT NULL,
-  source_kind TEXT NOT NULL, cwd TEXT NOT NULL, haystack TEXT NOT NULL, summary BLOB NOT NULL);
-CREATE INDEX by_created ON threads (archived, created_at, thread_id);
-CREATE INDEX by_updated ON threads (archived, updated_at, thread_id);
+  source_kind TEXT NOT NULL, cwd TEXT NOT NULL, tenant TEXT NOT NULL, haystack TEXT NOT NULL, summary BLOB NOT NULL);
+CREATE INDEX by_created ON threads (tenant, archived, created_at, thread_id);
+CREATE INDEX by_updated ON threads (tenant, archived, updated_at, thread_id);
 CREATE VIRTUAL TABLE search USING fts5(haystack, content='threads', content_rowid='id', tokenize='trigram');
 CREATE TRIGGER threads_ai AFTER INSERT ON threads BEGIN
   INSERT INTO search(rowid, haystack) VALUES (new.id, new.haystack); END;
@@ -42,10 +42,10 @@ CREATE TRIGGER threads_au AFTER UPDATE OF haystack ON threads WHEN old.haystack 
 """
 _COLUMNS = (
     "thread_id, rollout_id, archived, size, modified_ns, index_name, consumed, digest, expected, "
-    "created_at, updated_at, model_provider, source_kind, cwd, haystack, summary"
+    "created_at, updated_at, model_provider, source_kind, cwd, tenant, haystack, summary"
 )
 _UPSERT = (
-    f"INSERT INTO threads ({_COLUMNS}) VALUES ({', '.join('?' * 16)}) ON CONFLICT (thread_id) DO UPDATE SET "
+    f"INSERT INTO threads ({_COLUMNS}) VALUES ({', '.join('?' * 17)}) ON CONFLICT (thread_id) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ")[1:])
 )
 _TRIGRAM = 3
@@ -160,7 +160,7 @@ def _values(row: Row) -> tuple[Any, ...]:
     where = (head.rollout_id, head.archived, head.size, head.modified_ns, head.index_name)
     fold = (row.consumed, row.digest, row.expected)
     sort = (summary.created_at, summary.updated_at)
-    filters = (summary.model_provider, source_kind(summary), summary.cwd, haystack(summary))
+    filters = (summary.model_provider, source_kind(summary), summary.cwd, summary.tenant, haystack(summary))
     return (summary.thread_id, *where, *fold, *sort, *filters, encode_summary(summary))
 
 
@@ -169,6 +169,9 @@ def _statement(question: Question) -> tuple[str, list[Any]]:
     query, column = question.query, question.column
     terms: list[str] = ["archived = ?"]
     values: list[Any] = [query.archived]
+    if query.tenant is not None:
+        terms.append("tenant = ?")
+        values.append(query.tenant)
     for name, allowed in (
         ("model_provider", query.model_providers),
         ("source_kind", query.source_kinds),

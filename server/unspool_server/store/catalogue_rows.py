@@ -86,6 +86,7 @@ class Question:
         query = self.query
         return (
             summary.archived == query.archived
+            and (query.tenant is None or summary.tenant == query.tenant)
             and (query.model_providers is None or summary.model_provider in query.model_providers)
             and (query.source_kinds is None or source_kind(summary) in query.source_kinds)
             and (query.cwd is None or summary.cwd in query.cwd)

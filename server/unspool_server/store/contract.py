@@ -260,6 +260,7 @@ class ListQuery:
     source_kinds: Sequence[str] | None = None
     cwd: Sequence[str] | None = None
     search: str | None = None
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,9 @@ class Repair:
             value["ordinal"] = header.ordinal
             self._next = header.ordinal + 1
         if self._mark is not None:
-            value["unspool"] = dict(self._mark)
+            ours = value.get("unspool")
+            tenant = ours.get("tenant") if isinstance(ours, dict) else None
+            value["unspool"] = {**({"tenant": tenant} if isinstance(tenant, str) else {}), **self._mark}
         self._put(orjson.dumps(value))
 
     def _copy(self, record: Record, *, glued: bool) -> None:
