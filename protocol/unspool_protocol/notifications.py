@@ -131,6 +131,15 @@ class ItemCommandExecutionOutputDeltaNotification(_DeltaNotification):
     """More output of the command that is running."""
 
 
+class ItemReasoningSummaryPartAddedNotification(WireModel):
+    """Another part of a reasoning summary begins."""
+
+    thread_id: str
+    turn_id: str
+    item_id: str
+    summary_index: int
+
+
 class ItemReasoningSummaryTextDeltaNotification(_DeltaNotification):
     """More text of a reasoning summary."""
 
@@ -256,6 +265,7 @@ def _kinds() -> tuple[NotificationKind, ...]:
     ephemeral: _Group = {
         "item/agentMessage/delta": ItemAgentMessageDeltaNotification,
         "item/commandExecution/outputDelta": ItemCommandExecutionOutputDeltaNotification,
+        "item/reasoning/summaryPartAdded": ItemReasoningSummaryPartAddedNotification,
         "item/reasoning/summaryTextDelta": ItemReasoningSummaryTextDeltaNotification,
         "item/reasoning/textDelta": ItemReasoningTextDeltaNotification,
         "item/mcpToolCall/progress": ItemMcpToolCallProgressNotification,

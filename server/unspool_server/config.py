@@ -44,8 +44,8 @@ class ProviderConfig(ConfigModel):
     Attributes:
         name: Display name; `OpenAI` exactly means a service that compacts by itself (07 §6.1).
         env_key: Environment variable with the API key; None for services that want none.
-        request_max_retries: How often a refused connection or a 5xx answer is asked again.
-        stream_max_retries: How often a stream that broke before its first event is opened again.
+        request_max_retries: How often a refused connection, an answer 429 or one of 5xx is asked again.
+        stream_max_retries: How often a turn asks again when a stream breaks; what was finished before stays.
         stream_idle_timeout_ms: Longest silence of a stream, in milliseconds.
         script: `offline` only: JSON file with replies.
         pace_s: `offline` only: seconds between two text deltas.

@@ -244,32 +244,43 @@ class LocalProtocolError(UnspoolError):
 class ModelError(UnspoolError):
     """The model service failed. `info` is the protocol's `codexErrorInfo`.
 
-    `used_window` is true where the service said that the context was too long.
+    Attributes:
+        detail: The service's own words where the message does not hold them; for decisions, never shown.
+        retry_after_s: Seconds after which the service wants to be asked again; None where it said nothing.
     """
 
     info: str | Mapping[str, Any] = "other"
 
-    def __init__(self, message: str, *, info: str | Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        info: str | Mapping[str, Any] | None = None,
+        detail: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.detail = detail or message
+        self.retry_after_s = retry_after_s
         if info is not None:
             self.info = info
 
 
 class ProviderUnavailable(ModelError):
-    """No answer, or an answer that a retry may mend."""
+    """No answer, or an answer that a retry may mend; it was tried as often as configured."""
 
     info = "serverOverloaded"
 
 
 class ProviderRejected(ModelError):
-    """The service refused the request as it stands."""
+    """The service refused the request as it stands, or its answer would be no better a second time."""
 
     info = "badRequest"
 
 
 class StreamCut(ModelError):
-    """The stream ended before the response was completed."""
+    """The stream ended before the response was completed; whoever asked may ask again."""
 
     info: str | Mapping[str, Any] = {"responseStreamDisconnected": {"httpStatusCode": None}}
 

@@ -1,95 +1,57 @@
-"""Chat completions: items to messages, chunks to items, over a real socket."""
+"""Chat completions over a real socket: what servers of every habit send becomes the same items."""
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import pytest
-from unspool_server.config import ProviderConfig
-from unspool_server.errors import ContextLengthExceeded, ProviderUnavailable, StreamCut
-from unspool_server.model.chat import ChatProvider, chat_messages
+from unspool_server.errors import ContextLengthExceeded, ProviderRejected, ProviderUnavailable, StreamCut
 from unspool_server.model.contract import (
     ItemDone,
     ItemStarted,
     ModelEvent,
     ModelRequest,
+    ReasoningDelta,
     ResponseDone,
     TextDelta,
     Usage,
 )
-from unspool_server.model.service import ModelService
+from unspool_server.model.provider import HttpProvider
 
+from tests.model.chat_service import (
+    CUT,
+    ChatService,
+    Refusal,
+    call_piece,
+    calls,
+    chunk,
+    collect,
+    provider_for,
+    serving,
+    user,
+)
 
-class ChatService:
-    """Answers each request with the next canned answer: chunks for a stream, or a status and an error body."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.paths: list[str] = []
-        self.answers: list[list[object] | tuple[int, object]] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-len"))
-        self.paths.append(head.split(" ")[1])
-        self.bodies.append(json.loads(await reader.readexactly(length)))
-        answer = self.answers.pop(0)
-        if isinstance(answer, tuple):
-            body, status, kind = json.dumps(answer[1]).encode(), answer[0], "application/json"
-        else:
-            lines = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in answer]
-            body, status, kind = "".join(f"data: {line}\n\n" for line in lines).encode(), 200, "text/event-stream"
-        writer.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+Chat = tuple[HttpProvider, ChatService]
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 
 
 @pytest.fixture
-async def chat() -> AsyncIterator[tuple[ChatProvider, ChatService]]:
-    canned = ChatService()
-    server = await asyncio.start_server(canned.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    config = ProviderConfig(
-        name="chat",
-        wire_api="chat",
-        base_url=f"http://127.0.0.1:{port}/v1",
-        request_max_retries=0,
-        stream_max_retries=0,
-    )
-    provider = ChatProvider(ModelService(config, {}), model="m")
-    yield provider, canned
-    await provider.close()
-    server.close()
-    await server.wait_closed()
+async def chat() -> AsyncIterator[Chat]:
+    async with serving() as service:
+        provider = provider_for(service)
+        yield provider, service
+        await provider.close()
 
 
-def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    return {"id": "chat-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
-
-
-async def collect(provider: ChatProvider, **fields: Any) -> list[ModelEvent]:
-    request = ModelRequest(model="m", input=[user("hi")], cache_key="t", **fields)
-    async with asyncio.timeout(10), aclosing(provider.stream(request)) as events:
-        return [event async for event in events]
-
-
-async def test_text_and_tool_calls_become_items(chat: tuple[ChatProvider, ChatService]) -> None:
+async def test_text_and_tool_calls_become_items(chat: Chat) -> None:
     provider, service = chat
     service.answers.append(
         [
             chunk(role="assistant", content=""),
             chunk(content="Hel"),
             chunk(content="lo"),
-            chunk(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "run", "arguments": '{"a"'}}]),
-            chunk(tool_calls=[{"index": 1, "id": "c2", "function": {"name": "stop", "arguments": "{}"}}]),
-            chunk("tool_calls", tool_calls=[{"index": 0, "function": {"arguments": ":1}"}}]),
+            chunk(tool_calls=[call_piece(0, "c1", name="run", arguments='{"a"')]),
+            chunk(tool_calls=[call_piece(1, "c2", name="stop", arguments="{}")]),
+            chunk("tool_calls", tool_calls=[call_piece(0, arguments=":1}")]),
             {"id": "chat-1", "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}},
             "[DONE]",
         ]
@@ -97,22 +59,120 @@ async def test_text_and_tool_calls_become_items(chat: tuple[ChatProvider, ChatSe
 
     events = await collect(provider)
 
-    message = {"type": "message", "id": "msg_chat-1", "role": "assistant"}
+    started = events[0]
+    assert isinstance(started, ItemStarted)
+    message = started.item
+    stem = str(message["id"]).removeprefix("msg_")
     assert events == [
-        ItemStarted({**message, "content": []}),
-        TextDelta("msg_chat-1", "Hel"),
-        TextDelta("msg_chat-1", "lo"),
+        ItemStarted({"type": "message", "id": f"msg_{stem}", "role": "assistant", "content": []}),
+        TextDelta(f"msg_{stem}", "Hel"),
+        TextDelta(f"msg_{stem}", "lo"),
         ItemDone({**message, "content": [{"type": "output_text", "text": "Hello"}]}),
         ItemDone(
-            {"type": "function_call", "id": "fc_chat-1_0", "call_id": "c1", "name": "run", "arguments": '{"a":1}'}
+            {"type": "function_call", "id": f"fc_{stem}_0", "call_id": "c1", "name": "run", "arguments": '{"a":1}'}
         ),
-        ItemDone({"type": "function_call", "id": "fc_chat-1_1", "call_id": "c2", "name": "stop", "arguments": "{}"}),
+        ItemDone({"type": "function_call", "id": f"fc_{stem}_1", "call_id": "c2", "name": "stop", "arguments": "{}"}),
         ResponseDone("chat-1", Usage(input_tokens=7, output_tokens=3, total_tokens=10)),
     ]
-    assert service.paths == ["/v1/chat/completions"]
+    assert service.heads[0].startswith("POST /v1/chat/completions ")
 
 
-async def test_the_request_carries_tools_effort_and_schema(chat: tuple[ChatProvider, ChatService]) -> None:
+WHOLE = '{"a":1}'
+TWICE = [("f", WHOLE), ("f", '{"a":2}')]
+HABITS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str, str]]]] = {
+    "whole calls in one chunk": (
+        [
+            [
+                call_piece(0, "c1", name="f", arguments=WHOLE),
+                call_piece(1, "c2", name="f", arguments='{"a":2}'),
+            ]
+        ],
+        TWICE,
+    ),
+    "every call under index 0, told apart by ids": (
+        [[call_piece(0, "c1", name="f", arguments=WHOLE)], [call_piece(0, "c2", name="f", arguments='{"a":2}')]],
+        TWICE,
+    ),
+    "no index and no id": (
+        [[call_piece(None, name="f", arguments=WHOLE)], [call_piece(None, name="f", arguments='{"a":2}')]],
+        TWICE,
+    ),
+    "no index, an id with every piece": (
+        [
+            [call_piece(None, "c1", name="f", arguments='{"a"')],
+            [call_piece(None, "c2", name="f", arguments='{"a"')],
+            [call_piece(None, "c1", arguments=":1}"), call_piece(None, "c2", arguments=":2}")],
+        ],
+        TWICE,
+    ),
+    "no index, pieces of the last call": (
+        [[call_piece(None, "c1", name="f")], [call_piece(None, arguments='{"a"')], [call_piece(None, arguments=":1}")]],
+        TWICE[:1],
+    ),
+    "the name with every piece": (
+        [
+            [call_piece(0, "c1", name="f", arguments='{"a"')],
+            [call_piece(0, "c1", name="f", arguments=":1}")],
+            [call_piece(0, "c1", name="f", arguments="")],
+        ],
+        TWICE[:1],
+    ),
+    "a name in pieces": (
+        [[call_piece(0, "c1", name="lo")], [call_piece(0, name="ok", arguments="{}")]],
+        [("look", "{}")],
+    ),
+    "arguments as an object": ([[call_piece(0, "c1", name="f", arguments={"a": 1})]], [("f", '{"a": 1}')]),
+    "no arguments": ([[call_piece(0, "c1", name="f")]], [("f", "{}")]),
+    "null arguments": ([[call_piece(0, "c1", name="f", arguments=None)]], [("f", "{}")]),
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+@pytest.mark.parametrize("finish", ["tool_calls", "stop"])
+async def test_tool_calls_arrive_whole_in_whatever_way_a_server_sends_them(chat: Chat, habit: str, finish: str) -> None:
+    provider, service = chat
+    chunks, expected = HABITS[habit]
+    service.answers.append([*(chunk(tool_calls=pieces) for pieces in chunks), chunk(finish), "[DONE]"])
+
+    events = await collect(provider, tools=[FUNCTION])
+
+    assert calls(events) == expected
+    ids = [event.item["call_id"] for event in events if isinstance(event, ItemDone)]
+    assert all(ids) and len(set(ids)) == len(ids)
+
+
+async def test_ids_differ_between_answers_although_the_server_repeats_its_own(chat: Chat) -> None:
+    provider, service = chat
+    service.answers += [[chunk("stop", content="x"), "[DONE]"]] * 2
+
+    first, second = [await collect(provider) for _ in range(2)]
+
+    assert {event.item["id"] for event in first if isinstance(event, ItemDone)}.isdisjoint(
+        event.item["id"] for event in second if isinstance(event, ItemDone)
+    )
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_becomes_an_item_before_the_message_and_is_sent_again(chat: Chat, field: str) -> None:
+    provider, service = chat
+    service.answers.append([chunk(**{field: "let "}), chunk(**{field: "me"}), chunk("stop", content="yes"), "[DONE]"])
+
+    events = await collect(provider)
+
+    items = [event.item for event in events if isinstance(event, ItemDone)]
+    assert [item["type"] for item in items] == ["reasoning", "message"]
+    assert items[0]["content"] == [{"type": "reasoning_text", "text": "let me"}]
+    deltas = [event for event in events if isinstance(event, ReasoningDelta)]
+    assert [(delta.item_id, delta.delta, delta.kind) for delta in deltas] == [
+        (items[0]["id"], "let ", "content"),
+        (items[0]["id"], "me", "content"),
+    ]
+    service.answers.append([chunk("stop", content="x"), "[DONE]"])
+    await collect(provider, user("a"), *items, user("b"))
+    assert service.bodies[-1]["messages"][1] == {"role": "assistant", "reasoning_content": "let me", "content": "yes"}
+
+
+async def test_the_request_carries_tools_effort_and_schema(chat: Chat) -> None:
     provider, service = chat
     service.answers.append([chunk("stop", content="x"), "[DONE]"])
     function = {"name": "f", "description": "d", "parameters": {"type": "object"}}
@@ -138,20 +198,104 @@ async def test_the_request_carries_tools_effort_and_schema(chat: tuple[ChatProvi
     ]
 
 
-async def test_a_stream_without_a_finish_reason_is_cut(chat: tuple[ChatProvider, ChatService]) -> None:
+async def test_custom_tools_and_namespaces_go_as_functions_and_come_back_as_what_they_are(chat: Chat) -> None:
     provider, service = chat
-    service.answers.append([chunk(content="Hel")])
+    tools = [
+        {"type": "custom", "name": "patch", "description": "d"},
+        {"type": "namespace", "name": "files", "tools": [FUNCTION, {"type": "unheard_of"}]},
+    ]
+    pieces = [
+        call_piece(0, "c1", name="patch", arguments='{"input":"*** Begin"}'),
+        call_piece(1, "c2", name="files__f", arguments="{}"),
+        call_piece(2, "c3", name="patch", arguments="*** bare"),
+    ]
+    service.answers.append([chunk("tool_calls", tool_calls=pieces), "[DONE]"])
+
+    events = await collect(provider, tools=tools)
+
+    assert [one["function"]["name"] for one in service.bodies[0]["tools"]] == ["patch", "files__f"]
+    items = [{**event.item, "id": ""} for event in events if isinstance(event, ItemDone)]
+    assert items == [
+        {"type": "custom_tool_call", "name": "patch", "id": "", "call_id": "c1", "input": "*** Begin"},
+        {
+            "type": "function_call",
+            "name": "f",
+            "namespace": "files",
+            "id": "",
+            "call_id": "c2",
+            "arguments": "{}",
+        },
+        {"type": "custom_tool_call", "name": "patch", "id": "", "call_id": "c3", "input": "*** bare"},
+    ]
+
+
+async def test_usage_tells_cached_and_reasoning_tokens_and_is_estimated_where_a_server_tells_none(chat: Chat) -> None:
+    provider, service = chat
+    told = {
+        "prompt_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 60},
+        "completion_tokens": 30,
+        "completion_tokens_details": {"reasoning_tokens": 20},
+    }
+    service.answers += [
+        [chunk("stop", content="x"), {"choices": [], "usage": told}, "[DONE]"],
+        [chunk("stop", content="x"), {"choices": [], "usage": {"prompt_tokens": 5, "prompt_tokens_details": None}}],
+        [chunk("stop", content="12345"), "[DONE]"],
+    ]
+
+    ends = [(await collect(provider))[-1] for _ in range(3)]
+
+    assert [end.usage for end in ends if isinstance(end, ResponseDone)] == [
+        Usage(100, 60, 30, 20, 130),
+        Usage(input_tokens=5, total_tokens=5),
+        Usage(input_tokens=1, output_tokens=2, total_tokens=3),
+    ]
+
+
+@pytest.mark.parametrize("ending", [[], [CUT]], ids=["ended", "broken"])
+async def test_a_stream_without_a_finish_reason_is_cut(chat: Chat, ending: list[object]) -> None:
+    provider, service = chat
+    service.answers.append([chunk(content="Hel"), *ending])
 
     with pytest.raises(StreamCut):
         await collect(provider)
 
 
-async def test_errors_raise_like_those_of_the_responses_api(chat: tuple[ChatProvider, ChatService]) -> None:
+@pytest.mark.parametrize("ending", [[], [CUT]], ids=["ended", "broken"])
+async def test_an_answer_with_its_finish_reason_is_whole_whatever_the_connection_does_then(
+    chat: Chat, ending: list[object]
+) -> None:
+    provider, service = chat
+    service.answers.append([chunk("stop", content="Hello"), *ending])
+
+    events = await collect(provider)
+
+    assert isinstance(events[-1], ResponseDone)
+
+
+@pytest.mark.parametrize(("finish", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+async def test_an_answer_cut_short_keeps_its_text_runs_no_call_and_says_why(
+    chat: Chat, finish: str, reason: str
+) -> None:
+    provider, service = chat
+    pieces = [call_piece(0, "c1", name="f", arguments='{"a"')]
+    service.answers.append([chunk(content="so far"), chunk(finish, tool_calls=pieces), "[DONE]"])
+    events: list[ModelEvent] = []
+
+    with pytest.raises(ProviderRejected, match=f"reason: {reason}"):
+        async for event in provider.stream(ModelRequest(model="m", input=[user("hi")], cache_key="t")):
+            events.append(event)
+
+    assert [event.item["type"] for event in events if isinstance(event, ItemDone)] == ["message"]
+
+
+async def test_errors_raise_like_those_of_the_responses_api(chat: Chat) -> None:
     provider, service = chat
     service.answers += [
-        (400, {"error": {"code": "context_length_exceeded", "message": "too long"}}),
-        (503, {}),
+        Refusal(400, {"error": {"code": "context_length_exceeded", "message": "too long"}}),
+        Refusal(503, {}),
         [{"error": {"code": "server_is_overloaded", "message": "busy"}}],
+        [{"error": "it broke"}],
     ]
 
     with pytest.raises(ContextLengthExceeded):
@@ -160,33 +304,73 @@ async def test_errors_raise_like_those_of_the_responses_api(chat: tuple[ChatProv
         await collect(provider)
     with pytest.raises(ProviderUnavailable, match="at capacity"):
         await collect(provider)
+    with pytest.raises(StreamCut):
+        await collect(provider)
 
 
-def test_items_become_messages_and_what_chat_cannot_say_is_left_out() -> None:
-    image = "data:image/png;base64,AA=="
-    items: list[dict[str, Any]] = [
-        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "base"}]},
-        {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
-        {"type": "reasoning", "summary": [], "encrypted_content": "E"},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "let me"}]},
-        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-        {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "text"},
-        {"type": "function_call_output", "call_id": "c1", "output": "one"},
-        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]},
-        {"type": "function_call", "call_id": "c3", "name": "f", "arguments": "{}"},
-        {"type": "compaction", "encrypted_content": "E"},
-        {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": image}]},
-    ]
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal(
+            400, {"message": "This model's maximum context length is 4096 tokens. You requested 9000.", "code": 400}
+        ),
+        Refusal(
+            400, {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds it"}}
+        ),
+        Refusal(400, {"error": {"message": "prompt is too long: 9000 tokens"}}),
+        Refusal(500, {"error": {"message": "the request exceeds the available context size"}}),
+    ],
+    ids=["vllm", "llama.cpp", "proxy", "old llama.cpp"],
+)
+async def test_servers_without_a_code_for_it_are_understood_when_a_request_is_too_long(
+    chat: Chat, refusal: Refusal
+) -> None:
+    provider, service = chat
+    service.answers.append(refusal)
 
-    def call(name: str, call_id: str, arguments: str) -> dict[str, Any]:
-        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    with pytest.raises(ContextLengthExceeded):
+        await collect(provider)
 
-    assert chat_messages(items) == [
-        {"role": "system", "content": "base"},
-        {"role": "user", "content": "ab"},
-        {"role": "assistant", "content": "let me", "tool_calls": [call("f", "c1", "{}"), call("g", "c2", "text")]},
-        {"role": "tool", "tool_call_id": "c1", "content": "one"},
-        {"role": "tool", "tool_call_id": "c2", "content": "two"},
-        {"role": "assistant", "content": None, "tool_calls": [call("f", "c3", "{}")]},
-        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": image}}]},
-    ]
+
+@pytest.mark.parametrize("words", ["Unrecognized request argument supplied: stream_options", "extra: stream_options"])
+async def test_what_a_server_refuses_and_nobody_needs_is_left_out_from_then_on(chat: Chat, words: str) -> None:
+    provider, service = chat
+    service.answers.append(Refusal(400, {"error": {"message": words}}))
+    service.answers += [[chunk("stop", content="x"), "[DONE]"]] * 2
+
+    assert isinstance((await collect(provider))[-1], ResponseDone)
+    await collect(provider)
+
+    assert ["stream_options" in body for body in service.bodies] == [True, False, False]
+
+
+async def test_a_refusal_of_something_needed_is_shown_and_not_repeated(chat: Chat) -> None:
+    provider, service = chat
+    service.answers += [Refusal(400, {"error": {"message": "tools are not supported; stream_options neither"}})] * 2
+
+    with pytest.raises(ProviderRejected, match="tools are not supported"):
+        await collect(provider)
+
+    assert len(service.bodies) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "roles"),
+    [
+        ("System message must be at the beginning.", ["system", "user", "user", "assistant", "user", "user"]),
+        ("System role not supported", ["user", "user", "user", "assistant", "user", "user"]),
+        ("Conversation roles must alternate user/assistant/user/...", ["system", "user", "assistant", "user"]),
+    ],
+)
+async def test_templates_that_are_strict_about_roles_get_what_they_want(
+    chat: Chat, words: str, roles: list[str]
+) -> None:
+    provider, service = chat
+    service.answers.append(Refusal(400, {"message": words}))
+    service.answers.append([chunk("stop", content="x"), "[DONE]"])
+    developer = {"role": "developer", "content": "base"}
+    answer = {"role": "assistant", "content": [{"type": "output_text", "text": "A"}]}
+
+    await collect(provider, developer, developer, user("context"), user("hi"), answer, developer, user("go"))
+
+    assert [one["role"] for one in service.bodies[1]["messages"]] == roles

@@ -5,20 +5,23 @@ from pathlib import Path
 
 import pytest
 from unspool_server.config import Config, ConfigError, ProviderConfig
-from unspool_server.model.chat import ChatProvider
 from unspool_server.model.contract import ItemDone, ModelRequest
 from unspool_server.model.offline import OfflineProvider
+from unspool_server.model.provider import HttpProvider
 from unspool_server.model.registry import Providers
-from unspool_server.model.responses import ResponsesProvider
 
 
 async def test_the_wire_api_decides_and_each_name_is_built_once() -> None:
-    tables = {"r": ProviderConfig(wire_api="responses"), "c": ProviderConfig(wire_api="chat")}
+    tables = {
+        "r": ProviderConfig(name="OpenAI", wire_api="responses"),
+        "c": ProviderConfig(name="OpenAI", wire_api="chat"),
+    }
     providers = Providers(Config(model_providers=tables))
 
     assert isinstance(providers.get(), OfflineProvider)
-    assert isinstance(providers.get("r"), ResponsesProvider)
-    assert isinstance(providers.get("c"), ChatProvider)
+    assert isinstance(providers.get("r"), HttpProvider) and isinstance(providers.get("c"), HttpProvider)
+    assert providers.get("r").compacts  # which only the Responses API has
+    assert not providers.get("c").compacts
     assert providers.get("r") is providers.get("r")
     assert providers.get() is providers.get("offline")
     with pytest.raises(ConfigError, match="Model provider `x` not found"):

@@ -27,12 +27,13 @@ from unspool_server.model.contract import (
     TextDelta,
     Usage,
 )
-from unspool_server.model.responses import ResponsesProvider, model_event
+from unspool_server.model.provider import HttpProvider
+from unspool_server.model.responses import ResponseReader, ResponsesDialect
 from unspool_server.model.service import ModelService
 
 from tests.fixtures.mockmodel import Mock
 
-Connect = Callable[..., ResponsesProvider]
+Connect = Callable[..., HttpProvider]
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 
 
@@ -46,12 +47,14 @@ async def no_wait(_delay_s: float) -> None:
 
 @pytest.fixture
 async def connect(mock: Mock) -> AsyncIterator[Connect]:
-    made: list[ResponsesProvider] = []
+    made: list[HttpProvider] = []
 
-    def make(environ: Mapping[str, str] | None = None, **fields: Any) -> ResponsesProvider:
+    def make(environ: Mapping[str, str] | None = None, **fields: Any) -> HttpProvider:
         settings = {"name": "mock", "request_max_retries": 0, "stream_max_retries": 0, **fields}
         config = ProviderConfig(base_url=f"http://127.0.0.1:{mock.port}/v1", **settings)
-        made.append(ResponsesProvider(ModelService(config, environ or {}, sleep=no_wait), model="mock-model"))
+        made.append(
+            HttpProvider(ModelService(config, environ or {}, sleep=no_wait), ResponsesDialect(), model="mock-model")
+        )
         return made[-1]
 
     yield make
@@ -59,13 +62,13 @@ async def connect(mock: Mock) -> AsyncIterator[Connect]:
         await provider.close()
 
 
-async def gather(provider: ResponsesProvider, asked: ModelRequest, into: list[ModelEvent]) -> None:
+async def gather(provider: HttpProvider, asked: ModelRequest, into: list[ModelEvent]) -> None:
     async with asyncio.timeout(10), aclosing(provider.stream(asked)) as events:
         async for event in events:
             into.append(event)
 
 
-async def collect(provider: ResponsesProvider, asked: ModelRequest | None = None) -> list[ModelEvent]:
+async def collect(provider: HttpProvider, asked: ModelRequest | None = None) -> list[ModelEvent]:
     events: list[ModelEvent] = []
     await gather(provider, asked or request(), events)
     return events
@@ -109,7 +112,9 @@ async def test_input_items_are_sent_exactly_as_given(mock: Mock, connect: Connec
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     tool = {"type": "function", "name": "f", "parameters": {"type": "object"}, "novel": 1}
 
-    await collect(connect(), request(*items, tools=[tool], effort="high", output_schema=schema, window_id="w:0"))
+    await collect(
+        connect(), request(*items, tools=[tool], effort="high", summary="auto", output_schema=schema, window_id="w:0")
+    )
 
     body = mock.last()
     assert body["input"] == items
@@ -122,7 +127,7 @@ async def test_input_items_are_sent_exactly_as_given(mock: Mock, connect: Connec
         "stream": True,
         "store": False,
         "prompt_cache_key": "thread-1",
-        "reasoning": {"effort": "high"},
+        "reasoning": {"effort": "high", "summary": "auto"},
         "include": ["reasoning.encrypted_content"],
         "text": {"format": {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": schema}},
     }
@@ -153,21 +158,11 @@ async def test_items_finished_before_a_cut_are_delivered(mock: Mock, connect: Co
     assert len(mock.requests) == 1
 
 
-async def test_a_stream_cut_before_its_first_event_is_opened_again(mock: Mock, connect: Connect) -> None:
-    mock.push({"cut": True})
-    mock.push({"cut": True})
-
-    events = await collect(connect(stream_max_retries=2))
-
-    assert isinstance(events[-1], ResponseDone)
-    assert len(mock.requests) == 3
-
-
-async def test_without_stream_retries_the_first_cut_is_final(mock: Mock, connect: Connect) -> None:
+async def test_a_broken_stream_is_not_opened_again_by_the_provider(mock: Mock, connect: Connect) -> None:
     mock.push({"cut": True})
 
     with pytest.raises(StreamCut):
-        await collect(connect())
+        await collect(connect(stream_max_retries=3))
 
     assert len(mock.requests) == 1
 
@@ -188,7 +183,7 @@ async def test_without_stream_retries_the_first_cut_is_final(mock: Mock, connect
             "Selected model is at capacity. Please try a different model.",
             "serverOverloaded",
         ),
-        ("rate_limit_exceeded", ProviderUnavailable, "rate limit exceeded: mock failure", "rateLimitExceeded"),
+        ("rate_limit_exceeded", StreamCut, "rate limit exceeded: mock failure", "rateLimitExceeded"),
         (
             "insufficient_quota",
             ProviderRejected,
@@ -224,7 +219,7 @@ async def test_failed_responses_raise_by_their_code(
         ),
         (
             429,
-            ProviderRejected,
+            ProviderUnavailable,
             "exceeded retry limit, last status: 429 Too Many Requests",
             {"responseTooManyFailedAttempts": {"httpStatusCode": 429}},
         ),
@@ -289,7 +284,7 @@ async def test_waits_between_attempts_grow_and_are_spread(mock: Mock) -> None:
     for _ in range(4):
         mock.push({"http": 500})
     config = ProviderConfig(base_url=f"http://127.0.0.1:{mock.port}/v1", request_max_retries=3)
-    provider = ResponsesProvider(ModelService(config, {}, sleep=remember), model="m")
+    provider = HttpProvider(ModelService(config, {}, sleep=remember), ResponsesDialect(), model="m")
     with pytest.raises(ProviderUnavailable):
         await collect(provider)
     await provider.close()
@@ -300,7 +295,7 @@ async def test_waits_between_attempts_grow_and_are_spread(mock: Mock) -> None:
 
 async def test_an_unreachable_service_is_unavailable(unused_tcp_port: int) -> None:
     config = ProviderConfig(base_url=f"http://127.0.0.1:{unused_tcp_port}/v1", request_max_retries=1)
-    provider = ResponsesProvider(ModelService(config, {}, sleep=no_wait), model="m")
+    provider = HttpProvider(ModelService(config, {}, sleep=no_wait), ResponsesDialect(), model="m")
 
     with pytest.raises(ProviderUnavailable) as caught:
         await collect(provider)
@@ -384,24 +379,82 @@ async def test_the_configured_model_is_the_only_and_default_one(connect: Connect
     assert [(model.id, model.is_default) for model in models] == [("mock-model", True)]
 
 
+def read(*raws: Mapping[str, Any]) -> list[ModelEvent]:
+    """What a reader makes of the events of one response."""
+    reader = ResponseReader()
+    return [event for raw in raws for event in reader.add(raw)]
+
+
 def test_deltas_without_an_item_belong_to_the_current_one() -> None:
-    delta = {"type": "response.output_text.delta", "delta": "x"}
-    summary = {"type": "response.reasoning_summary_text.delta", "item_id": "rs_1", "delta": "y", "summary_index": 2}
-    content = {"type": "response.reasoning_text.delta", "item_id": "rs_1", "delta": "z", "content_index": 1}
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
 
-    assert model_event(delta, "msg_1") == TextDelta("msg_1", "x")
-    assert model_event(summary, "") == ReasoningDelta("rs_1", "y", "summary", 2)
-    assert model_event(content, "") == ReasoningDelta("rs_1", "z", "content", 1)
-    assert model_event({"type": "response.in_progress"}, "") is None
+    events = read(
+        {"type": "response.output_item.added", "item": message},
+        {"type": "response.output_text.delta", "delta": "x"},
+        {"type": "response.reasoning_summary_part.added", "item_id": "rs_1", "summary_index": 2},
+        {"type": "response.reasoning_summary_text.delta", "item_id": "rs_1", "delta": "y", "summary_index": 2},
+        {"type": "response.reasoning_text.delta", "item_id": "rs_1", "delta": "z", "content_index": 1},
+        {"type": "response.in_progress"},
+        {"type": "response.never_heard_of", "item": 7},
+        {"novel": True},
+    )
+
+    assert events == [
+        ItemStarted(message),
+        TextDelta("msg_1", "x"),
+        ReasoningDelta("rs_1", "", "summary", 2),
+        ReasoningDelta("rs_1", "y", "summary", 2),
+        ReasoningDelta("rs_1", "z", "content", 1),
+    ]
 
 
-def test_an_incomplete_response_counts_as_cut() -> None:
+@pytest.mark.parametrize("ids", [("a", "b"), (None, None), (None, "b")])
+def test_an_item_keeps_one_id_whatever_the_service_calls_it(ids: tuple[str | None, str | None]) -> None:
+    first, last = ({"type": "message", "role": "assistant", **({"id": name} if name else {})} for name in ids)
+
+    started, delta, done = read(
+        {"type": "response.output_item.added", "output_index": 0, "item": first},
+        {"type": "response.output_text.delta", "output_index": 0, "item_id": "c", "delta": "x"},
+        {"type": "response.output_item.done", "output_index": 0, "item": last},
+    )
+
+    assert isinstance(started, ItemStarted) and isinstance(delta, TextDelta) and isinstance(done, ItemDone)
+    assert started.item["id"] == delta.item_id == done.item["id"]
+    assert started.item["id"] == (ids[0] or started.item["id"]) and started.item["id"]
+
+
+def test_items_of_unknown_types_pass_as_they_are_and_calls_get_what_an_output_needs() -> None:
+    odd = {"type": "hologram", "z": [1], "a": None}
+    call = {"type": "function_call", "id": "fc_1", "name": "f", "arguments": {"a": 1}}
+
+    unknown, known = read(
+        {"type": "response.output_item.done", "item": odd}, {"type": "response.output_item.done", "item": call}
+    )
+
+    assert unknown == ItemDone(odd)
+    assert isinstance(known, ItemDone)
+    assert known.item["arguments"] == '{"a": 1}' and known.item["call_id"].startswith("call_")
+
+
+def test_an_answer_that_the_service_ended_early_is_no_broken_stream() -> None:
     raw = {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}
 
-    with pytest.raises(StreamCut) as caught:
-        model_event(raw, "")
+    with pytest.raises(ProviderRejected, match="Incomplete response returned, reason: max_output_tokens"):
+        read(raw)
 
-    assert "max_output_tokens" in caught.value.message
+
+def test_usage_tells_cached_and_reasoning_tokens() -> None:
+    usage = {
+        "input_tokens": 100,
+        "input_tokens_details": {"cached_tokens": 60},
+        "output_tokens": 30,
+        "output_tokens_details": {"reasoning_tokens": 20},
+        "total_tokens": 130,
+    }
+
+    assert read({"type": "response.completed", "response": {"id": "r", "usage": usage}}) == [
+        ResponseDone("r", Usage(100, 60, 30, 20, 130))
+    ]
 
 
 def test_building_a_provider_does_not_import_the_library() -> None:

@@ -1,196 +1,253 @@
-"""OpenAI-compatible chat completions: Responses items are turned into chat messages, and the answer back into items.
+"""OpenAI-compatible chat completions (vLLM, llama.cpp, Ollama and the like): request bodies, and chunks read as items.
 
-What chat cannot say (reasoning, compaction items, tools that are no functions) is left out of a request.
+How items become messages is in `chat_messages.py`. Ids of items are made here: services repeat theirs.
 """
 
+import json
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from unspool_server.config import ProviderConfig
+from unspool_server.model.chat_messages import (
+    LATE_SYSTEM,
+    NO_SYSTEM,
+    REASONING,
+    SAME_ROLE,
+    Item,
+    chat_messages,
+    chat_tools,
+)
 from unspool_server.model.contract import (
     ItemDone,
     ItemStarted,
     ModelEvent,
-    ModelInfo,
     ModelRequest,
+    ReasoningDelta,
     ResponseDone,
     TextDelta,
     Usage,
 )
-from unspool_server.model.failures import stream_cut
-from unspool_server.model.service import ModelService
-from unspool_server.model.texts import item_text, part_text
+from unspool_server.model.failures import incomplete, response_failure, stream_cut
 
-CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
+CUT_SHORT: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Finish reasons of answers that are not whole, in the words of the Responses API."""
 
 
-class ChatProvider:
-    """A service that speaks chat completions.
+class ChatDialect:
+    """Requests and answers of chat completions."""
 
-    Args:
-        model: The model that `models` shows as default.
-        context_window: Tokens, for `models`.
-    """
+    path = "/chat/completions"
+    dispensable: Mapping[str, tuple[str, ...]] = {
+        "stream_options": ("stream_options",),
+        "parallel_tool_calls": ("parallel_tool_calls", "parallel tool calls"),
+        REASONING: ("reasoning_content",),
+        LATE_SYSTEM: ("system message must be", "system messages"),
+        NO_SYSTEM: ("system role",),
+        SAME_ROLE: ("alternate",),
+    }
 
-    def __init__(self, service: ModelService, *, model: str, context_window: int | None = None) -> None:
-        self._service = service
-        self._model = model
-        self._context_window = context_window
-
-    @property
-    def compacts(self) -> bool:
+    def compacts(self, config: ProviderConfig) -> bool:
         """Chat services never compact by themselves."""
+        del config
         return False
 
-    async def models(self) -> Sequence[ModelInfo]:
-        """The configured model."""
-        return [ModelInfo(self._model, self._model, is_default=True, context_window=self._context_window)]
+    def headers(self, request: ModelRequest) -> dict[str, str]:
+        """Nothing but what is configured."""
+        del request
+        return {}
 
-    async def close(self) -> None:
-        """Close idle connections."""
-        await self._service.close()
+    def body(self, request: ModelRequest, without: Collection[str] = ()) -> dict[str, Any]:
+        """The JSON body."""
+        # Templates that want roles to alternate know no late system messages either.
+        refused = {*without, LATE_SYSTEM} if SAME_ROLE in without else without
+        body: dict[str, Any] = {
+            "model": request.model,
+            "messages": chat_messages(request.input, refused),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        tools, _ = chat_tools(request.tools)
+        if tools:
+            body["tools"], body["parallel_tool_calls"] = tools, request.parallel_tool_calls
+        if request.effort is not None:
+            body["reasoning_effort"] = request.effort
+        if request.output_schema is not None:
+            schema = {"name": "output", "strict": True, "schema": request.output_schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return {name: value for name, value in body.items() if name not in without}
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Stream one completion; see `ModelProvider.stream`."""
-        async with aclosing(self._service.retried(lambda: self._once(request))) as events:
-            async for event in events:
-                yield event
-
-    async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        answer = Answer()
-        async with aclosing(self._service.events("/chat/completions", request_body(request), {})) as chunks:
-            async for chunk in chunks:
-                for event in answer.add(chunk):
-                    yield event
-        if not answer.finished:
-            raise stream_cut("stream closed before a finish reason")
-        for item in answer.items():
-            yield ItemDone(item)
-        yield ResponseDone(answer.id, answer.usage)
+    def reader(self, request: ModelRequest) -> "ChatReader":
+        """A reader for one answer."""
+        return ChatReader(chat_tools(request.tools)[1])
 
 
 @dataclass(slots=True)
-class Answer:
-    """A completion in the making: text and tool calls gathered from its chunks."""
+class _Call:
+    """A tool call in the making."""
 
-    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
-    text: str = ""
-    calls: dict[int, dict[str, str]] = field(default_factory=dict)
-    usage: Usage | None = None
-    finished: bool = False
-    named: bool = False
-
-    def add(self, chunk: Mapping[str, Any]) -> list[ModelEvent]:
-        """Take one chunk; returns what clients can see of it."""
-        events: list[ModelEvent] = []
-        if not self.named and isinstance(chunk.get("id"), str) and chunk["id"]:
-            # The first chunk's id names the answer; services that repeat an id are not ours to mend.
-            self.id, self.named = chunk["id"], True
-        if isinstance(chunk.get("usage"), Mapping):
-            self.usage = _usage(chunk["usage"])
-        for choice in chunk.get("choices") or []:
-            delta = choice.get("delta") or {}
-            if delta.get("content"):
-                if not self.text:
-                    events.append(ItemStarted(self._message("")))
-                self.text += delta["content"]
-                events.append(TextDelta(self._message_id, delta["content"]))
-            for part in delta.get("tool_calls") or []:
-                self._add_call(part)
-            self.finished = self.finished or choice.get("finish_reason") is not None
-        return events
-
-    def items(self) -> list[dict[str, Any]]:
-        """The finished output items, the message first."""
-        message = [self._message(self.text)] if self.text else []
-        return message + [
-            {"type": "function_call", "id": f"fc_{self.id}_{index}", **call}
-            for index, call in sorted(self.calls.items())
-        ]
+    given_id: str = ""
+    name: str = ""
+    arguments: str = ""
 
     @property
-    def _message_id(self) -> str:
-        return f"msg_{self.id}"
+    def whole(self) -> bool:
+        """Whether nothing can follow any more."""
+        return bool(self.name) and _decoded(self.arguments) is not None
 
-    def _message(self, text: str) -> dict[str, Any]:
-        content = [{"type": "output_text", "text": text}] if text else []
-        return {"type": "message", "id": self._message_id, "role": "assistant", "content": content}
+
+class ChatReader:
+    """Gathers text, reasoning and tool calls out of chunks.
+
+    Args:
+        tools: By function name, what a call becomes as an item (`chat_tools`).
+    """
+
+    def __init__(self, tools: Mapping[str, Item]) -> None:
+        self._tools = tools
+        self._stem = uuid.uuid4().hex
+        self._response_id = ""
+        self._text = ""
+        self._reasoning = ""
+        self._calls: list[_Call] = []
+        self._by_index: dict[object, _Call] = {}
+        self._usage: Usage | None = None
+        self._finish: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the service has told how its answer ended; usage may follow, and some services leave it out."""
+        return self._finish is not None
+
+    def add(self, raw: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        """Take one chunk. Raises ModelError where it holds an error."""
+        if raw.get("error"):
+            raise _failure(raw["error"])
+        self._response_id = self._response_id or str(raw.get("id") or "")
+        if isinstance(raw.get("usage"), Mapping):
+            self._usage = _usage(raw["usage"])
+        for choice in _objects(raw.get("choices"))[:1]:
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, Mapping):
+                yield from self._take(delta)
+            if isinstance(choice.get("finish_reason"), str) and choice["finish_reason"]:
+                self._finish = choice["finish_reason"]
+
+    def _take(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thought, str) and thought:
+            if not self._reasoning:
+                yield ItemStarted(self._reasoning_item())
+            self._reasoning += thought
+            yield ReasoningDelta(f"rs_{self._stem}", thought, "content")
+        said = delta.get("content") or delta.get("refusal")
+        if isinstance(said, str) and said:
+            if not self._text:
+                yield ItemStarted(self._message())
+            self._text += said
+            yield TextDelta(f"msg_{self._stem}", said)
+        for part in _objects(delta.get("tool_calls")):
+            self._add_call(part)
+
+    def end(self) -> Iterator[ModelEvent]:
+        """The finished items: reasoning, message, calls. Raises StreamCut if there was no end.
+
+        The text of an answer that was cut short is kept, its calls are not, since arguments may lack their end; then it
+        raises ProviderRejected.
+        """
+        if self._finish is None:
+            raise stream_cut("stream closed before a finish reason")
+        if self._reasoning:
+            yield ItemDone(self._reasoning_item())
+        if self._text:
+            yield ItemDone(self._message())
+        if self._finish in CUT_SHORT:
+            raise incomplete(CUT_SHORT[self._finish])
+        for number, call in enumerate(self._calls):
+            yield ItemDone(self._call_item(call, number))
+        yield ResponseDone(self._response_id or f"chatcmpl-{self._stem}", self._usage)
+
+    def _message(self) -> dict[str, Any]:
+        content = [{"type": "output_text", "text": self._text}] if self._text else []
+        return {"type": "message", "id": f"msg_{self._stem}", "role": "assistant", "content": content}
+
+    def _reasoning_item(self) -> dict[str, Any]:
+        content = [{"type": "reasoning_text", "text": self._reasoning}] if self._reasoning else []
+        return {"type": "reasoning", "id": f"rs_{self._stem}", "summary": [], "content": content}
+
+    def _call_item(self, call: _Call, number: int) -> dict[str, Any]:
+        shape = self._tools.get(call.name, {"type": "function_call", "name": call.name})
+        call_id = call.given_id or f"call_{self._stem}_{number}"
+        if shape["type"] == "custom_tool_call":
+            decoded = _decoded(call.arguments)
+            given = (decoded or {}).get("input")
+            text = given if isinstance(given, str) else call.arguments
+            return {**shape, "id": f"ctc_{self._stem}_{number}", "call_id": call_id, "input": text}
+        return {**shape, "id": f"fc_{self._stem}_{number}", "call_id": call_id, "arguments": call.arguments or "{}"}
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        index = part.get("index", 0)
-        call = self.calls.setdefault(index, {"call_id": f"call_{self.id}_{index}", "name": "", "arguments": ""})
-        function = part.get("function") or {}
-        call["call_id"] = part.get("id") or call["call_id"]
-        call["name"] += function.get("name") or ""
-        call["arguments"] += function.get("arguments") or ""
+        function = part.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        given_id, name = _text(part.get("id")), _text(function.get("name"))
+        raw = function.get("arguments")
+        arguments = raw if isinstance(raw, str) else json.dumps(raw) if raw else ""
+        call = self._call_for(part.get("index"), given_id, begins=bool(name and arguments))
+        call.given_id = call.given_id or given_id
+        if name != call.name:  # some services say the name with every piece
+            call.name += name
+        call.arguments += arguments
+
+    def _call_for(self, index: object, given_id: str, *, begins: bool) -> _Call:
+        """The call that a piece belongs to: the one of its index, unless id or name show that another one begins."""
+        if index is None and given_id:
+            known = next((call for call in self._calls if call.given_id == given_id), None)
+        elif index is None:
+            known = self._calls[-1] if self._calls else None
+        else:
+            known = self._by_index.get(index)
+        other_id = known is not None and given_id and known.given_id and given_id != known.given_id
+        if known is None or other_id or (begins and known.whole):
+            known = _Call()
+            self._calls.append(known)
+            self._by_index[index] = known
+        return known
 
 
-def request_body(request: ModelRequest) -> dict[str, Any]:
-    """The JSON body of a chat completion."""
-    body: dict[str, Any] = {
-        "model": request.model,
-        "messages": chat_messages(request.input),
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    tools = [_tool(tool) for tool in request.tools if tool.get("type") == "function"]
-    if tools:
-        body["tools"], body["parallel_tool_calls"] = tools, request.parallel_tool_calls
-    if request.effort is not None:
-        body["reasoning_effort"] = request.effort
-    if request.output_schema is not None:
-        schema = {"name": "output", "strict": True, "schema": request.output_schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return body
+def _failure(error: object) -> Exception:
+    if not isinstance(error, Mapping):
+        return response_failure(None, str(error))
+    code = error.get("code")
+    return response_failure(code if isinstance(code, str) else None, str(error.get("message") or ""))
 
 
-def chat_messages(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Turn Responses items into chat messages; calls that follow each other share one assistant message."""
-    messages: list[dict[str, Any]] = []
-    for item in items:
-        kind = item.get("type", "message")
-        if kind == "message":
-            role = {"developer": "system"}.get(str(item.get("role")), item.get("role"))
-            messages.append({"role": role, "content": _content(item)})
-        elif kind in CALLS:
-            if not messages or messages[-1]["role"] != "assistant":
-                messages.append({"role": "assistant", "content": None})
-            function = {"name": item.get("name", ""), "arguments": item.get(CALLS[kind], "")}
-            call = {"id": item.get("call_id", ""), "type": "function", "function": function}
-            messages[-1].setdefault("tool_calls", []).append(call)
-        elif kind in OUTPUTS:
-            text = item_text({"output": item.get("output")})
-            messages.append({"role": "tool", "tool_call_id": item.get("call_id", ""), "content": text})
-    return messages
+def _decoded(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _content(item: Mapping[str, Any]) -> str | list[dict[str, Any]]:
-    """Plain text where it is only text, else the parts that chat knows."""
-    parts = item.get("content")
-    if not isinstance(parts, list) or not any(_is_image(part) for part in parts):
-        return item_text({"content": parts})
-    return [
-        {"type": "image_url", "image_url": {"url": part["image_url"]}}
-        if _is_image(part)
-        else {"type": "text", "text": part_text(part)}
-        for part in parts
-    ]
+def _objects(raw: object) -> list[Mapping[str, Any]]:
+    return [one for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
 
 
-def _is_image(part: object) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "input_image" and isinstance(part.get("image_url"), str)
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    known = ("name", "description", "parameters", "strict")
-    return {"type": "function", "function": {key: tool[key] for key in known if tool.get(key) is not None}}
+def _text(raw: object) -> str:
+    return raw if isinstance(raw, str) else ""
 
 
 def _usage(raw: Mapping[str, Any]) -> Usage:
-    taken, given = int(raw.get("prompt_tokens") or 0), int(raw.get("completion_tokens") or 0)
-    cached = (raw.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    reasoning = (raw.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    return Usage(taken, int(cached), given, int(reasoning), int(raw.get("total_tokens") or taken + given))
+    taken, given = _number(raw, "prompt_tokens"), _number(raw, "completion_tokens")
+    return Usage(
+        input_tokens=taken,
+        cached_input_tokens=_number(raw.get("prompt_tokens_details"), "cached_tokens"),
+        output_tokens=given,
+        reasoning_output_tokens=_number(raw.get("completion_tokens_details"), "reasoning_tokens"),
+        total_tokens=_number(raw, "total_tokens") or taken + given,
+    )
+
+
+def _number(raw: object, key: str) -> int:
+    value = raw.get(key) if isinstance(raw, Mapping) else None
+    return value if isinstance(value, int) else 0

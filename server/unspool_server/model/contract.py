@@ -1,8 +1,10 @@
 """What a turn asks of a model service (DESIGN §5): one streamed response per request."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+from unspool_server.model.texts import estimate_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +15,8 @@ class ModelRequest:
         input: Responses items, exactly as they shall be sent (06 §1): base instructions as the first developer item,
             then the normalised history.
         tools: Responses tool declarations; empty for a compaction (07 §6.1).
+        effort: How hard a model that reasons shall think; None leaves it to the service.
+        summary: Which summary of its reasoning is wanted (`auto`, `concise`, `detailed`); None wants none.
         cache_key: Constant over a thread's life (`prompt_cache_key`).
         purpose: `compact` asks for a summary; providers with a compaction of their own may use it.
     """
@@ -24,6 +28,7 @@ class ModelRequest:
     tools: Sequence[Mapping[str, Any]] = ()
     parallel_tool_calls: bool = True
     effort: str | None = None
+    summary: str | None = None
     output_schema: Mapping[str, Any] | None = None
     purpose: Literal["turn", "compact"] = "turn"
 
@@ -37,6 +42,12 @@ class Usage:
     output_tokens: int = 0
     reasoning_output_tokens: int = 0
     total_tokens: int = 0
+
+    @classmethod
+    def estimated(cls, taken: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]) -> "Usage":
+        """The estimate over items sent and received, for services that do not count (DESIGN §5)."""
+        sent, received = estimate_tokens(taken), estimate_tokens(given)
+        return cls(input_tokens=sent, output_tokens=received, total_tokens=sent + received)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of a reasoning summary (`summary`) or of its content (`content`)."""
+    """A piece of a reasoning summary (`summary`) or of its content (`content`); an empty one begins a part."""
 
     item_id: str
     delta: str
@@ -99,12 +110,26 @@ class ModelInfo:
     context_window: int | None = None
 
 
+ITEM_PREFIXES: Mapping[str, str] = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "web_search_call": "ws",
+}
+"""How ids begin, by the type of item; items of other types keep what the service gave them."""
+
+
 class ModelProvider(Protocol):
     """A model service. One instance serves all threads of a process."""
 
     @property
     def compacts(self) -> bool:
         """True when the service compacts by itself on a trailing `compaction_trigger` item (07 §6.1)."""
+
+    @property
+    def stream_max_retries(self) -> int:
+        """How often a turn may ask again after a `StreamCut`."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream one response; ends after `ResponseDone`. Closing the iterator cancels the request.

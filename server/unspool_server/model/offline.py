@@ -24,7 +24,7 @@ from unspool_server.model.contract import (
 )
 from unspool_server.model.failures import http_failure, response_failure, stream_cut
 from unspool_server.model.script import Reply, Script, Step
-from unspool_server.model.texts import estimate_tokens, item_text, part_text
+from unspool_server.model.texts import item_text, part_text
 
 CONTEXT_OPENINGS = ("<environment_context>", "# AGENTS.md instructions", "<turn_aborted>")
 """What clients put into user messages by themselves (07 §8); no sentence of the user's."""
@@ -42,6 +42,8 @@ class OfflineProvider:
         compact_prompt: A last user text equal to this asks for a summary, like `purpose == "compact"`.
         compacts: Answer a trailing `compaction_trigger` with a `compaction` item.
         context_window: Tokens, for `models`.
+        stream_max_retries: How often a turn may go on after a scripted `cut`; a script is followed to the letter
+            unless this is set.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class OfflineProvider:
         compact_prompt: str | None = None,
         compacts: bool = False,
         context_window: int | None = None,
+        stream_max_retries: int = 0,
     ) -> None:
         self.script = script or Script()
         self._model = model
@@ -60,12 +63,18 @@ class OfflineProvider:
         self._compact_prompt = compact_prompt
         self._compacts = compacts
         self._context_window = context_window
+        self._stream_max_retries = stream_max_retries
         self._hanging: set[asyncio.Future[None]] = set()
 
     @property
     def compacts(self) -> bool:
         """True when the provider was told to behave like a service that compacts by itself."""
         return self._compacts
+
+    @property
+    def stream_max_retries(self) -> int:
+        """None by default: nothing breaks here that a script did not ask for."""
+        return self._stream_max_retries
 
     async def models(self) -> Sequence[ModelInfo]:
         """The one model there is."""
@@ -148,7 +157,9 @@ class OfflineProvider:
         return [{"say": next(reversed(list(_user_texts(request.input))), "")}]
 
     def _usage(self, request: ModelRequest, said: Sequence[Mapping[str, Any]]) -> Usage:
-        taken, given = self.script.usage or (estimate_tokens(request.input), estimate_tokens(said))
+        if self.script.usage is None:
+            return Usage.estimated(request.input, said)
+        taken, given = self.script.usage
         return Usage(input_tokens=taken, output_tokens=given, total_tokens=taken + given)
 
 

@@ -1,10 +1,12 @@
 """Which provider answers: built by `wire_api` when first asked for, one instance per name and process."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from unspool_server.config import Config, ProviderConfig
+from unspool_server.model.backoff import Sleep
 from unspool_server.model.contract import ModelProvider
 
 
@@ -17,6 +19,7 @@ def build_provider(
     compact_prompt: str | None = None,
     environ: Mapping[str, str] | None = None,
     home: Path | None = None,
+    sleep: Sleep = asyncio.sleep,
 ) -> ModelProvider:
     """Build a provider; nothing is connected or imported before its first request.
 
@@ -24,6 +27,7 @@ def build_provider(
         name: The table's name, shown where the service has no display name.
         model: The default model that it lists.
         home: What a relative `script` is relative to.
+        sleep: How to wait before a refused request is asked again.
 
     Raises:
         ConfigError: The offline script cannot be used.
@@ -39,18 +43,17 @@ def build_provider(
             compact_prompt=compact_prompt,
             compacts=config.name == "OpenAI",
             context_window=context_window,
+            stream_max_retries=config.stream_max_retries if "stream_max_retries" in config.model_fields_set else 0,
         )
+    from unspool_server.model.chat import ChatDialect
+    from unspool_server.model.provider import HttpProvider
+    from unspool_server.model.responses import ResponsesDialect
     from unspool_server.model.service import ModelService
 
     shown = config if config.name else config.model_copy(update={"name": name})
-    service = ModelService(shown, os.environ if environ is None else environ)
-    if config.wire_api == "chat":
-        from unspool_server.model.chat import ChatProvider
-
-        return ChatProvider(service, model=model, context_window=context_window)
-    from unspool_server.model.responses import ResponsesProvider
-
-    return ResponsesProvider(service, model=model, context_window=context_window)
+    service = ModelService(shown, os.environ if environ is None else environ, sleep=sleep)
+    dialect = ChatDialect() if config.wire_api == "chat" else ResponsesDialect()
+    return HttpProvider(service, dialect, model=model, context_window=context_window)
 
 
 class Providers:
@@ -59,9 +62,18 @@ class Providers:
     Args:
         config: The daemon's configuration; threads may name any provider in it.
         home: What relative script paths are relative to.
+        sleep: How to wait between tries, of requests here and of broken streams in a turn.
     """
 
-    def __init__(self, config: Config, *, environ: Mapping[str, str] | None = None, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        environ: Mapping[str, str] | None = None,
+        home: Path | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.sleep = sleep
         self._config = config
         self._environ = environ
         self._home = home
@@ -84,6 +96,7 @@ class Providers:
                 compact_prompt=config.compact_prompt,
                 environ=self._environ,
                 home=self._home,
+                sleep=self.sleep,
             )
         return self._built[wanted]
 

@@ -1,35 +1,34 @@
-"""One HTTP model service over the `openai` library: opening event streams, retries, error mapping.
+"""One HTTP model service over the `openai` library: opening event streams, retries of requests, error mapping, secrets.
 
-Knows nothing about Responses or chat: events are raw JSON objects, request bodies are sent as they are given.
+Knows nothing about Responses or chat: events are raw JSON objects, request bodies are sent as they are given. A stream
+that breaks is not opened again here: what was heard of it has been recorded, so only the turn knows how to go on.
 The library is imported with the first request (DESIGN §8).
 """
 
 import asyncio
 import importlib
 import json
-import random
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from unspool_server.config import ProviderConfig
-from unspool_server.errors import ProviderRejected, ProviderUnavailable, StreamCut
-from unspool_server.model.contract import ModelEvent
+from unspool_server.errors import ModelError, ProviderRejected, ProviderUnavailable
+from unspool_server.model.backoff import Sleep, asked_delay_s, delay_s
 from unspool_server.model.failures import connection_failure, http_failure, response_failure, stream_cut
 from unspool_server.telemetry import metrics
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
 
-Sleep = Callable[[float], Awaitable[None]]
 Json = Mapping[str, Any]
 
-FIRST_DELAY_S = 0.2
-LONGEST_DELAY_S = 10.0
 CONNECT_TIMEOUT_S = 15.0
 NO_KEY = "none"
 """Sent to services that want no key; the library insists on one."""
+SHORTEST_SECRET = 6
+"""Characters; shorter values of headers and queries are switches, and too common to be looked for in texts."""
 
 
 class ModelService:
@@ -85,38 +84,36 @@ class ModelService:
         if client is not None:
             await client.close()
 
-    async def retried(
-        self, attempt: Callable[[], AsyncGenerator[ModelEvent, None]]
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """Pass on the events of an attempt; start anew when its stream breaks before the first one.
+    def without_secrets(self, error: ModelError) -> ModelError:
+        """The error, with nothing in its texts that only this daemon and the service may know; it is changed itself.
 
-        A stream that has given an event is never repeated here: the caller has shown it already. The caller closes
-        what this returns, which closes the attempt.
+        Services repeat a key that they refuse, and some repeat every header.
         """
-        for number in range(self.config.stream_max_retries + 1):
-            async with aclosing(attempt()) as events:
-                try:
-                    event = await anext(events)
-                except StopAsyncIteration:
-                    return
-                except StreamCut:
-                    if number == self.config.stream_max_retries:
-                        raise
-                else:
-                    yield event
-                    async for event in events:
-                        yield event
-                    return
-            await self._back_off(number)
+        for secret in self._secrets():
+            error.message = error.message.replace(secret, "[redacted]")
+            error.detail = error.detail.replace(secret, "[redacted]")
+        error.args = (error.message,)
+        return error
+
+    def _secrets(self) -> list[str]:
+        """Keys, header values and query values, the longest first."""
+        config = self.config
+        key = self._environ.get(config.env_key, "").strip() if config.env_key else ""
+        found = {key, config.experimental_bearer_token or "", *self._headers().values(), *config.query_params.values()}
+        userinfo = urlsplit(config.base_url or "").netloc.rpartition("@")[0]
+        found |= {userinfo, *(value.rpartition(" ")[2] for value in self._headers().values())}
+        return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
     async def _open(self, path: str, body: Json, headers: Mapping[str, str]) -> "AsyncStream[object]":
         for number in range(self.config.request_max_retries + 1):
             try:
                 return await self._post(path, body, headers)
-            except ProviderUnavailable:
+            except ProviderUnavailable as error:
                 if number == self.config.request_max_retries:
                     raise
-            await self._back_off(number)
+                wait_s = delay_s(number, error.retry_after_s)
+                metrics.MODEL_RETRIES.add()
+            await self._sleep(wait_s)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _post(self, path: str, body: Json, headers: Mapping[str, str]) -> "AsyncStream[object]":
@@ -133,7 +130,10 @@ class ModelService:
                 stream_cls=AsyncStream[object],
             )
         except APIStatusError as error:
-            raise http_failure(error.status_code, error.response.text, str(error.request.url)) from error
+            answer = error.response
+            raise http_failure(
+                error.status_code, answer.text, _shown(str(error.request.url)), asked_delay_s(answer.headers)
+            ) from error
         except APIConnectionError as error:
             raise connection_failure(_cause(error)) from error
 
@@ -166,11 +166,6 @@ class ModelService:
         named = {name: self._environ.get(variable, "") for name, variable in self.config.env_http_headers.items()}
         return {**self.config.http_headers, **{name: value for name, value in named.items() if value}}
 
-    async def _back_off(self, number: int) -> None:
-        metrics.MODEL_RETRIES.add()
-        delay = min(FIRST_DELAY_S * 2**number, LONGEST_DELAY_S)
-        await self._sleep(delay * random.uniform(0.9, 1.1))
-
 
 async def _load_library() -> None:
     """Import the library beside the loop: a third of a second during which other threads' events must flow."""
@@ -181,3 +176,9 @@ async def _load_library() -> None:
 def _cause(error: Exception) -> str:
     """The network's own words where the library hides them behind `Connection error.`."""
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
+
+
+def _shown(url: str) -> str:
+    """An address as it may be shown: without credentials and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

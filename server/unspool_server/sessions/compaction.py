@@ -12,7 +12,7 @@ from typing import Any
 from unspool_protocol.items import ContextCompactionItem
 from unspool_protocol.log import NewRecord
 
-from unspool_server.errors import ContextLengthExceeded
+from unspool_server.errors import ContextLengthExceeded, ProviderRejected, StreamCut
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.compact import (
     compacted_record,
@@ -27,10 +27,12 @@ from unspool_server.history.prompt import base_item, prompt_items
 from unspool_server.history.state import Item, PreviousSettings
 from unspool_server.history.tokens import estimate_history
 from unspool_server.model.contract import ItemDone, ModelRequest, ResponseDone
+from unspool_server.model.texts import item_text
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.context import context_facts, context_records
 from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record, shown_item_record, task_complete, task_started
+from unspool_server.sessions.retries import StreamRetries
 from unspool_server.sessions.sampling import model_request
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import turn_context_record
@@ -57,7 +59,7 @@ class Summary:
         """The last assistant text of the answer, empty when there is none."""
         for item in reversed(self.items):
             if item.get("type") == "message" and item.get("role") == "assistant":
-                return "".join(str(part.get("text", "")) for part in item.get("content") or ())
+                return item_text({"content": item.get("content")})
         return ""
 
 
@@ -67,7 +69,7 @@ class CompactionTurn(Turn):
     kind = "compact"
 
     async def _work(self) -> None:
-        await compact_inside(self, before_turn=True)
+        await compact_inside(self)
         await self.session.step(self._complete)
 
     async def record_input(self) -> None:
@@ -75,12 +77,15 @@ class CompactionTurn(Turn):
         self.input_recorded = True
 
 
-async def compact_inside(turn: Turn, *, before_turn: bool) -> None:
+async def compact_inside(turn: Turn) -> None:
     """Ask the model for a summary and install the new history within the turn. Raises ModelError; nothing changed."""
     item = ContextCompactionItem(id=new_id())
     await turn.session.step(partial(_show, turn, item))
-    summary = await _ask(turn)
-    await turn.session.step(partial(_install, turn, item, summary, before_turn))
+    try:
+        summary = await _ask(turn)
+        await turn.session.step(partial(_install, turn, item, summary))
+    finally:
+        turn.live.pop(item.id, None)
 
 
 async def _show(turn: Turn, item: ContextCompactionItem) -> None:
@@ -88,27 +93,41 @@ async def _show(turn: Turn, item: ContextCompactionItem) -> None:
 
 
 async def _ask(turn: Turn) -> Summary:
-    """Request a summary, with ever fewer of the oldest items while they do not fit (07 §6.1)."""
+    """Request a summary; with ever fewer of the oldest items while they do not fit (07 §6.1), again when it breaks."""
     session, settings = turn.session, turn.plan.settings
-    provider = session.env.providers.get(settings.model_provider)
+    remote = session.env.providers.get(settings.model_provider).compacts
     history = list(prompt_items(session.history.state.history))
+    retries = StreamRetries(turn)
     while True:
-        request = _request(session, settings, history, remote=provider.compacts)
-        summary = Summary()
         try:
-            async with aclosing(asked(provider, request, settings.model_provider)) as events:
-                async for event in events:
-                    if isinstance(event, ItemDone):
-                        summary.items.append(event.item)
-                    elif isinstance(event, ResponseDone):
-                        summary.done = event
+            return await _summary(turn, _request(session, settings, history, remote=remote), remote=remote)
         except ContextLengthExceeded:
-            if provider.compacts or len(history) <= 1:
+            if remote or len(history) <= 1:
                 raise
             history = _without_oldest(history)
-            continue
-        summary.opaque = next((item for item in summary.items if item.get("type") == "compaction"), None)
-        return summary
+        except StreamCut as error:
+            wait_s = retries.next_delay_s(error)
+            if wait_s is None:
+                raise
+            await session.env.providers.sleep(wait_s)
+
+
+async def _summary(turn: Turn, request: ModelRequest, *, remote: bool) -> Summary:
+    """One answer. Raises ProviderRejected where a service that compacts by itself gave no compaction (07 §6.1)."""
+    summary = Summary()
+    name = turn.plan.settings.model_provider
+    provider = turn.session.env.providers.get(name)
+    async with aclosing(asked(provider, request, name)) as events:
+        async for event in events:
+            if isinstance(event, ItemDone):
+                summary.items.append(event.item)
+            elif isinstance(event, ResponseDone):
+                summary.done = event
+    opaque = [item for item in summary.items if item.get("type") == "compaction"]
+    if remote and len(opaque) != 1:
+        raise ProviderRejected(f"the service answered a compaction with {len(opaque)} compaction items", info="other")
+    summary.opaque = opaque[0] if opaque else None
+    return summary
 
 
 def _request(session: Session, settings: Any, history: list[Item], *, remote: bool) -> ModelRequest:
@@ -127,6 +146,7 @@ def _request(session: Session, settings: Any, history: list[Item], *, remote: bo
         tools=(),
         parallel_tool_calls=False,
         effort=None,
+        summary=None,
     )
 
 
@@ -136,7 +156,7 @@ def _without_oldest(history: list[Item]) -> list[Item]:
     return [item for item in rest if call_id is None or item.get("call_id") != call_id]
 
 
-async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary, before_turn: bool) -> None:
+async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary) -> None:
     """Record answer, checkpoint and fresh baselines as one unit, so that a crash leaves the old or the new state."""
     session = turn.session
     text = summary.text or _last_answer(session.history.state.history)
@@ -161,8 +181,6 @@ async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary, be
     live = turn.live.pop(item.id, None)
     records.append(turn.item_event(item, live.started_at_ms if live else now_ms(), now_ms()))
     await session.record_written(*records)
-    if not before_turn:
-        turn.last_message = None
 
 
 def _with_id(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One streamed response of the model within a turn: items are recorded, deltas are shown.
+"""What the model says within a turn: items are recorded, deltas are shown, a broken stream is asked for again.
 
 Knows nothing of what happens between two requests (`turn.py`) nor how a call is run (`tools.py`).
 """
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from unspool_protocol.items import AgentMessageItem, ReasoningItem, WebSearchItem
 from unspool_protocol.log import NewRecord
 
+from unspool_server.errors import ModelError
 from unspool_server.history.prompt import base_item, prompt_items
 from unspool_server.model.contract import (
+    ITEM_PREFIXES,
     ItemDone,
     ItemStarted,
     ModelEvent,
@@ -25,7 +27,8 @@ from unspool_server.model.contract import (
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record
-from unspool_server.sessions.tools.calls import note_call
+from unspool_server.sessions.retries import StreamRetries
+from unspool_server.sessions.tools.calls import note_call, run_calls
 from unspool_server.sessions.tools.toolbox import Toolbox
 from unspool_server.sessions.usage import usage_records
 
@@ -45,16 +48,47 @@ def model_request(session: "Session", *, settings: Any, **changes: Any) -> Model
             "window_id": f"{session.thread_id}:{state.window.number}",
             "tools": Toolbox(session).declarations(),
             "effort": settings.effort,
+            "summary": settings.summary if settings.summary != "none" else None,
             **changes,
         }
     )
 
 
-class Sampling:
-    """Runs one request for a turn."""
+async def sample(turn: "Turn") -> None:
+    """One answer of the model; a steer may cut it short (`wire` §6, turn/steer). Raises ModelError.
 
-    def __init__(self, turn: "Turn") -> None:
+    When a stream breaks, what was finished stays, and calls among it are run, so that history has their outputs
+    (07 §9); the model never sees the item that was not finished. Then it is asked again with all that, as often as its
+    provider allows. A steer or an interrupt ends the wait as it ends a stream.
+    """
+    retries, wait_s = StreamRetries(turn), 0.0
+    while True:
+        turn.sampling = Sampling(turn, wait_s)
+        try:
+            return await turn.sampling.run()
+        except ModelError as error:
+            turn.sampling = None
+            await run_calls(turn)
+            again_s = retries.next_delay_s(error)
+            if again_s is None:
+                raise
+            wait_s = again_s
+            await turn.session.step(turn.take_in_round)
+        finally:
+            turn.sampling = None
+
+
+class Sampling:
+    """Runs one request for a turn.
+
+    Args:
+        wait_s: Seconds to wait before it is sent.
+    """
+
+    def __init__(self, turn: "Turn", wait_s: float = 0.0) -> None:
         self._turn = turn
+        self._wait_s = wait_s
+        self._shown: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._cut = False
 
@@ -73,11 +107,19 @@ class Sampling:
             if not self._cut or not self._task.cancelled() or _being_cancelled():
                 await self._stop()
                 raise
-            await self._turn.session.step(self._turn.partial_text.keep)
-            self._turn.live.clear()
+            await self._keep_unfinished()
+        except ModelError:
+            await self._keep_unfinished()
+            raise
         except BaseException:
             await self._stop()
             raise
+
+    async def _keep_unfinished(self) -> None:
+        """Items that clients were told of and that will never be whole: their text is kept, they are over."""
+        await self._turn.session.step(self._turn.partial_text.keep)
+        for item_id in self._shown:
+            self._turn.live.pop(item_id, None)
 
     async def _stop(self) -> None:
         if self._task is not None and not self._task.done():
@@ -86,6 +128,8 @@ class Sampling:
 
     async def _stream(self) -> None:
         turn = self._turn
+        if self._wait_s:
+            await turn.session.env.providers.sleep(self._wait_s)
         request = model_request(turn.session, settings=turn.plan.settings, output_schema=turn.plan.output_schema)
         name = turn.plan.settings.model_provider
         async with aclosing(asked(turn.session.env.providers.get(name), request, name)) as events:
@@ -107,19 +151,24 @@ class Sampling:
                 await turn.session.step(partial(self._record_usage, event))
 
     def _announce(self, item: Mapping[str, Any]) -> None:
+        item_id = item.get("id")
+        if not isinstance(item_id, str) or not item_id or item_id in self._turn.live:
+            return
         match item.get("type"):
             case "message":
-                shown: Any = AgentMessageItem(id=str(item.get("id")), text="", phase=item.get("phase"))
+                shown: Any = AgentMessageItem(id=item_id, text="", phase=_phase(item))
             case "reasoning":
-                shown = ReasoningItem(id=str(item.get("id")), summary=(), content=())
+                shown = ReasoningItem(id=item_id, summary=(), content=())
             case _:
                 return
+        self._shown.add(item_id)
         self._turn.show_started(shown)
 
     def _text_delta(self, item_id: str, delta: str) -> None:
-        if item_id not in self._turn.live:
-            self._announce({"type": "message", "id": item_id})
-        live = self._turn.live[item_id]
+        self._announce({"type": "message", "id": item_id})
+        live = self._turn.live.get(item_id)
+        if live is None:  # a delta of no item
+            return
         self._turn.report.shown()
         live.item["text"] = live.item.get("text", "") + delta
         self._turn.session.publish(
@@ -128,12 +177,19 @@ class Sampling:
         self._turn.partial_text.grew()
 
     def _reasoning_delta(self, event: ReasoningDelta) -> None:
-        if event.item_id not in self._turn.live:
-            self._announce({"type": "reasoning", "id": event.item_id})
+        self._announce({"type": "reasoning", "id": event.item_id})
+        live = self._turn.live.get(event.item_id)
+        if live is None or not 0 <= event.index < MAX_REASONING_PARTS:
+            return
         summary = event.kind == "summary"
-        parts = self._turn.live[event.item_id].item.setdefault("summary" if summary else "content", [])
+        parts = live.item.setdefault("summary" if summary else "content", [])
         while len(parts) <= event.index:
+            if summary:
+                place = {"turnId": self._turn.id, "itemId": event.item_id, "summaryIndex": len(parts)}
+                self._turn.session.publish("item/reasoning/summaryPartAdded", place)
             parts.append("")
+        if not event.delta:
+            return
         parts[event.index] += event.delta
         self._turn.session.publish(
             "item/reasoning/summaryTextDelta" if summary else "item/reasoning/textDelta",
@@ -148,9 +204,9 @@ class Sampling:
 
     async def _record_item(self, item: Mapping[str, Any]) -> None:
         turn, stamp = self._turn, now_ms()
-        if not isinstance(item.get("id"), str) or not item["id"]:
-            item = {**item, "id": f"{_PREFIXES.get(str(item.get('type')), 'item')}_{new_id()}"}
-        live = turn.live.pop(item["id"], None)
+        if not item.get("id") and (prefix := ITEM_PREFIXES.get(str(item.get("type")))) is not None:
+            item = {**item, "id": f"{prefix}_{new_id()}"}
+        live = turn.live.pop(str(item.get("id")), None)
         records: list[NewRecord] = []
         if (shown := _shown(item)) is not None:
             if live is None:
@@ -167,7 +223,8 @@ class Sampling:
         await self._turn.session.record(*usage_records(self._turn, done))
 
 
-_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+MAX_REASONING_PARTS = 1000
+"""Parts of one reasoning item that are shown while it is written; an index beyond is a fault of the service."""
 
 
 def _being_cancelled() -> bool:
@@ -175,15 +232,26 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _texts(parts: Any, key: str = "text") -> list[str]:
-    return [part[key] for part in parts or () if isinstance(part, Mapping) and isinstance(part.get(key), str)]
+def _texts(parts: Any) -> list[str]:
+    """The texts of content parts; a refusal is told in a part of its own kind."""
+    found = [part.get("text", part.get("refusal")) for part in _list(parts) if isinstance(part, Mapping)]
+    return [text for text in found if isinstance(text, str)]
+
+
+def _list(parts: Any) -> list[Any]:
+    return parts if isinstance(parts, list) else []
+
+
+def _phase(item: Mapping[str, Any]) -> str | None:
+    phase = item.get("phase")
+    return phase if isinstance(phase, str) else None
 
 
 def _shown(item: Mapping[str, Any]) -> AgentMessageItem | ReasoningItem | WebSearchItem | None:
     """What clients see of a finished output item; calls are shown by whoever runs them."""
     match item.get("type"):
         case "message" if item.get("role") == "assistant":
-            return AgentMessageItem(id=item["id"], text="".join(_texts(item.get("content"))), phase=item.get("phase"))
+            return AgentMessageItem(id=item["id"], text="".join(_texts(item.get("content"))), phase=_phase(item))
         case "reasoning":
             return ReasoningItem(
                 id=item["id"],

@@ -35,24 +35,21 @@ from unspool_server.sessions.records import (
     task_started,
     turn_aborted,
 )
-from unspool_server.sessions.sampling import Sampling
+from unspool_server.sessions.rounds import Rounds
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
-from unspool_server.sessions.tools.calls import aborted_outputs, run_calls
-from unspool_server.sessions.tools.mcp import start_servers
+from unspool_server.sessions.tools.calls import aborted_outputs
 from unspool_server.sessions.turn_report import Outcome, TurnReport
-from unspool_server.sessions.usage import full_window_record, over_limit, response_over_limit
+from unspool_server.sessions.usage import full_window_record
 from unspool_server.telemetry import traces
 from unspool_server.telemetry.logs import event
 from unspool_server.telemetry.scope import bound
 
 if TYPE_CHECKING:
+    from unspool_server.sessions.sampling import Sampling
     from unspool_server.sessions.tools.calls import OpenCall
 
 logger = logging.getLogger(__name__)
-
-MAX_FUTILE_COMPACTIONS = 2
-"""Compactions in a row within one turn that did not bring the size under the limit; then the turn fails."""
 
 
 @dataclass(slots=True)
@@ -129,27 +126,7 @@ class Turn:
             await self.session.step(partial(self._fail, "internal error", "other"))
 
     async def _work(self) -> None:
-        from unspool_server.sessions.compaction import compact_inside
-
-        compacted, futile = await self.session.step(self._must_compact_first), 0
-        if compacted:
-            await compact_inside(self, before_turn=True)
-        await start_servers(self.session)
-        await self.session.step(self.record_input)
-        while True:
-            await self._sample()
-            # A compaction helped when the very next response says so; otherwise one more is tried, and then no other.
-            futile = futile + 1 if compacted and response_over_limit(self.session) else 0
-            await run_calls(self)
-            if not await self.session.step(self._go_on):
-                return
-            compacted = await self.session.step(self._is_over_limit)
-            if compacted:
-                if futile >= MAX_FUTILE_COMPACTIONS:
-                    raise ContextLengthExceeded(
-                        f"the context is still over the limit after {futile} compactions; nothing more was tried"
-                    )
-                await compact_inside(self, before_turn=False)
+        await Rounds(self).run()
 
     async def begin(self) -> None:
         """Record and show the turn's start. Runs inside a step, once."""
@@ -170,7 +147,7 @@ class Turn:
         if self.input_recorded:
             return
         self.input_recorded = True
-        update = self._context()
+        update = self.context_update()
         records = context_records(update, self)
         records.append(turn_context_record(self.plan.settings, self.id))
         records += self.session.settings_to_record(self.plan.settings)
@@ -178,7 +155,8 @@ class Turn:
         for message in self.plan.messages:
             await self.record_message(message)
 
-    def _context(self) -> ContextUpdate:
+    def context_update(self) -> ContextUpdate:
+        """What the model would be shown of the context before its next request."""
         facts = context_facts(self.session, self.plan.settings)
         return context_update(self.session.history.state, facts)
 
@@ -212,34 +190,15 @@ class Turn:
             completed_ms=completed_ms,
         )
 
-    async def _must_compact_first(self) -> bool:
-        update = self._context()
-        return over_limit(self.session, extra=update.items)
-
-    async def _is_over_limit(self) -> bool:
-        return over_limit(self.session)
-
-    async def _sample(self) -> None:
-        """One request to the model; a steer may cut it short (`wire` §6, turn/steer).
-
-        Calls that were finished before a stream broke are run all the same, so that history has their outputs (07 §9).
-        """
-        sampling = Sampling(self)
-        self.sampling = sampling
-        try:
-            await sampling.run()
-        except ModelError:
-            self.sampling = None
-            await run_calls(self)
-            raise
-        finally:
-            self.sampling = None
-
-    async def _go_on(self) -> bool:
-        """After a round: take in steered input, go on after tool outputs, or finish. One step, so no input is lost."""
-        again = bool(self.calls or self.pending)
+    async def take_in_round(self) -> None:
+        """After a round: its calls are done, and steered input joins history. Runs inside a step."""
         self.calls.clear()
         await self._record_pending()
+
+    async def go_on(self) -> bool:
+        """After a round: take in steered input, go on after tool outputs, or finish. One step, so no input is lost."""
+        again = bool(self.calls or self.pending)
+        await self.take_in_round()
         if again:
             return True
         await self._complete()

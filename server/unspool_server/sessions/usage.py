@@ -110,3 +110,12 @@ def response_over_limit(session: "Session") -> bool:
     limit = session.env.config.auto_compact_limit
     last = _numbers((session.history.settings.token_info or {}).get("last_token_usage"))
     return limit is not None and last["total_tokens"] >= limit
+
+
+def over_threshold(session: "Session") -> bool:
+    """Whether the thread shall be compacted behind a turn's answer; never where compaction by itself is turned off."""
+    config = session.env.config
+    percent = config.model_post_turn_compact_threshold_percent
+    if percent is None or config.auto_compact_limit is None:
+        return False
+    return used_tokens(session) * 100 >= percent * config.context_window
