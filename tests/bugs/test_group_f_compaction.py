@@ -36,7 +36,7 @@ async def test_b36_compaction_that_does_not_help_is_tried_twice_and_then_the_tur
 
 
 async def test_b36_compactions_that_help_may_be_as_many_as_a_turn_needs(house: House, mock: Mock) -> None:
-    house.settings["model_auto_compact_token_limit"] = 5000
+    house.settings["model_auto_compact_token_limit"] = 2000
     house.service(mock)
     rounds = 4
     mock.replies += [[{**LOOK, "id": f"c{n}"}] for n in range(rounds)] + [[{"say": "done"}]]
@@ -45,13 +45,14 @@ async def test_b36_compactions_that_help_may_be_as_many_as_a_turn_needs(house: H
         client = await daemon.connect()
         thread = await client.start(cwd=str(house.work), dynamicTools=[TOOL])
         turn = await client.begin(thread, "go")
-        large = [{"type": "inputText", "text": "x" * 9000}] * 3
+        large = [{"type": "inputText", "text": "x" * 9000}]
         seen = 0
         for _ in range(rounds):
             request = await client.event("item/tool/call", since=seen)
             seen = client.seen.index(request) + 1
             await client.send({"id": request["id"], "result": {"contentItems": large, "success": True}})
         assert (await client.ended(turn))["status"] == "completed"
+    assert sum(record["type"] == "compacted" for record in house.records(thread)) == rounds
 
 
 async def test_b38_a_compaction_tells_its_end_whether_it_worked_or_not(house: House, mock: Mock) -> None:

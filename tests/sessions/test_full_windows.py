@@ -151,3 +151,39 @@ async def test_a_service_that_compacts_by_itself_must_answer_with_one_compaction
         await client.turn(thread, "two")
     assert compactions(house, thread) == 0
     assert talk(inputs(mock)[-1]) == ["user: one", "assistant: ok 1", "user: two"]
+
+
+async def test_between_two_rounds_the_outputs_count(house: House, mock: Mock) -> None:
+    house.service(mock)
+    house.settings["model_auto_compact_token_limit"] = 2000
+    mock.replies += [[{"call": "look", "id": "c1"}], [{"say": "done"}]]
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work), dynamicTools=[TOOL])
+        turn = await client.begin(thread, "go")
+        request = await client.event("item/tool/call")
+        large = [{"type": "inputText", "text": "x" * 9000}]
+        await client.send({"id": request["id"], "result": {"contentItems": large, "success": True}})
+        assert (await client.ended(turn))["status"] == "completed"
+        assert (await client.shown(thread))[0][-2:] == ["[compaction]", "done"]
+    assert compactions(house, thread) == 1
+    assert [item["type"] for item in inputs(mock)[-1]].count("function_call") == 0
+
+
+async def test_a_compaction_before_the_turn_that_fails_leaves_its_text_and_the_next_turn_tries_again(
+    house: House, mock: Mock
+) -> None:
+    house.service(mock)
+    house.settings["model_auto_compact_token_limit"] = 5000
+    mock.usage.update({"in": 6000, "out": 10})
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "one")
+        mock.usage.update({"in": 100, "out": 10})
+        mock.compact_replies.append([{"http": 400}])
+        assert (await client.ended(await client.begin(thread, "two")))["status"] == "failed"
+        assert compactions(house, thread) == 0
+        await client.turn(thread, "three")
+        assert await client.shown(thread) == [["one", "ok 1"], ["two"], ["[compaction]", "three", "ok 4"]]
+    assert talk(inputs(mock)[-1])[:2] == ["user: one", "user: two"]
