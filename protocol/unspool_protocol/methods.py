@@ -53,6 +53,13 @@ _STARTUP = (
         mcp_methods.McpServerReloadResult,
         doc="End all MCP servers; turns start them anew.",
     ),
+    Method(
+        "rpc.discover",
+        None,
+        startup.DiscoverResult,
+        ours=True,
+        doc="Addition: describe all methods as an OpenRPC document.",
+    ),
     Method("plugin/list", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
     Method("plugin/installed", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
 )

@@ -1,6 +1,6 @@
 """JSON Schema of everything on the wire and in the log, for other languages (`unspool schema --out DIR`).
 
-One file per group of models, and `methods.json`, the index from names to them.
+One file per group of models, `methods.json`, the index from names to them, and the same as OpenRPC and AsyncAPI.
 """
 
 import json
@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
 from unspool_protocol import envelope
+from unspool_protocol.asyncapi import asyncapi_document
 from unspool_protocol.methods import EXPERIMENTAL_FIELDS, METHODS
 from unspool_protocol.notifications import NOTIFICATIONS
+from unspool_protocol.openrpc import openrpc_document
 from unspool_protocol.records import EVENTS, RECORDS
 from unspool_protocol.requests import SERVER_REQUESTS
+from unspool_protocol.shapes import definitions_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 """The dialect that pydantic writes."""
@@ -38,9 +40,7 @@ def _groups() -> dict[str, list[type[BaseModel]]]:
 
 
 def _schema_of(title: str, models: Iterable[type[BaseModel]]) -> dict[str, Any]:
-    unique = list(dict.fromkeys(models))
-    _, definitions = models_json_schema([(model, "validation") for model in unique], by_alias=True, title=title)
-    return {"$schema": DIALECT, **definitions}
+    return {"$schema": DIALECT, **definitions_of(models, title=title)}
 
 
 def _ref(group: str, model: type[BaseModel] | None) -> str | None:
@@ -79,8 +79,11 @@ def method_index() -> dict[str, Any]:
     }
 
 
-def write_schemas(out: Path) -> list[Path]:
+def write_schemas(out: Path, version: str) -> list[Path]:
     """Write all schema files into a folder, which is made if need be.
+
+    Args:
+        version: Of the product, for documents that name one.
 
     Returns:
         The files written, in the order of their names; equal input gives equal bytes.
@@ -88,7 +91,11 @@ def write_schemas(out: Path) -> list[Path]:
     Raises:
         OSError: The folder or a file cannot be written.
     """
-    documents: dict[str, Mapping[str, Any]] = {"methods": method_index()}
+    documents: dict[str, Mapping[str, Any]] = {
+        "methods": method_index(),
+        "openrpc": openrpc_document(version),
+        "asyncapi": asyncapi_document(version),
+    }
     for group, models in _groups().items():
         documents[group] = _schema_of(f"Unspool {group}", models)
     out.mkdir(parents=True, exist_ok=True)

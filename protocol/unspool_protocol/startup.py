@@ -140,6 +140,15 @@ class AnyParams(OpenWireModel):
     """Parameters of a method whose answer does not depend on them."""
 
 
+class DiscoverResult(WireModel):
+    """Addition: an OpenRPC document; its specification says what the members hold."""
+
+    openrpc: str
+    info: Mapping[str, Any]
+    methods: tuple[Mapping[str, Any], ...]
+    components: Mapping[str, Any]
+
+
 class EmptyListResult(WireModel):
     """An empty page, the answer to lists of things this server does not have (`wire` §6, "out")."""
 

@@ -148,13 +148,15 @@ def _defs(written: dict[str, Any], reference: str) -> Any:
 
 
 def test_schemas_are_written_for_every_row_and_equal_each_time(tmp_path: Path) -> None:
-    first = write_schemas(tmp_path / "a" / "b")
-    second = write_schemas(tmp_path / "c")
+    first = write_schemas(tmp_path / "a" / "b", "0")
+    second = write_schemas(tmp_path / "c", "0")
     assert [path.name for path in first] == [
+        "asyncapi.json",
         "envelope.json",
         "method-models.json",
         "methods.json",
         "notifications.json",
+        "openrpc.json",
         "records.json",
         "server-requests.json",
     ]

@@ -13,8 +13,10 @@ import click
     help="Where to; made if missing.",
 )
 def schema(out: Path) -> None:
-    """Write JSON Schema of the wire and the log."""
+    """Write JSON Schema of the wire and the log, and the protocol as OpenRPC and AsyncAPI."""
     from unspool_protocol.schema import write_schemas
 
-    write_schemas(out)
+    from unspool_server import __version__
+
+    write_schemas(out, __version__)
     click.echo(f"wrote {out}")

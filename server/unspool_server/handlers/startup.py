@@ -8,6 +8,7 @@ from unspool_protocol.startup import (
     ConfigReadParams,
     ConfigReadResult,
     ConfigRequirementsReadResult,
+    DiscoverResult,
     EmptyListResult,
     GetAuthStatusResult,
     Model,
@@ -17,6 +18,7 @@ from unspool_protocol.startup import (
     ReasoningEffortOption,
 )
 
+from unspool_server import __version__
 from unspool_server.config import ConfigError
 from unspool_server.errors import InvalidParams, RequestError
 from unspool_server.handlers.context import NoParams, RequestContext
@@ -109,6 +111,13 @@ async def gov_cloud(_ctx: RequestContext, _params: AnyParams) -> CheckGovCloudRe
 async def empty_list(_ctx: RequestContext, _params: AnyParams) -> EmptyListResult:
     """The answer to lists of things this server does not have."""
     return EmptyListResult()
+
+
+async def discover(_ctx: RequestContext, _params: NoParams) -> DiscoverResult:
+    """All methods as an OpenRPC document."""
+    from unspool_protocol.openrpc import openrpc_document
+
+    return DiscoverResult.model_validate(openrpc_document(__version__))
 
 
 async def no_plugins(_ctx: RequestContext, _params: AnyParams) -> PluginListResult:

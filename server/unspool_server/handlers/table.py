@@ -61,6 +61,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "account/bedrock/checkGovCloudRequirements": startup.gov_cloud,
     "mcpServerStatus/list": mcp.mcp_server_status_list,
     "config/mcpServer/reload": mcp.mcp_server_reload,
+    "rpc.discover": startup.discover,
     "plugin/list": startup.no_plugins,
     "plugin/installed": startup.no_plugins,
     **dict.fromkeys(EMPTY_LISTS, startup.empty_list),
