@@ -19,6 +19,7 @@ _READ = (
     "plugin/list",
     "plugin/installed",
     "mcpServerStatus/list",
+    "rpc.discover",
     "thread/resume",
     "thread/read",
     "thread/turns/list",
