@@ -131,7 +131,8 @@ class Limits(ConfigModel):
     Clients can neither read nor override it.
 
     Attributes:
-        message_bytes: The longest message; a longer one is passed over and answered with `tooLong`.
+        message_bytes: The longest message; a longer line is passed over and answered with `tooLong`, a longer frame
+            ends its WebSocket (1009).
         requests_in_flight: Requests of one connection that run at once; one more is refused with `overloaded`.
         unsent_bytes: Answers and events that may wait for one client before its requests are no longer read.
         requests_per_second: Of one connection, in the long run; `rateLimited` beyond. 0: no limit.

@@ -126,3 +126,48 @@ async def test_b21_a_list_without_a_filter_holds_the_threads_of_every_provider(h
         assert await listed(sourceKinds=[]) == set(threads)
         assert await listed(cwd=str(house.work)) == set(threads)
         assert await listed(cwd="/elsewhere") == set()
+
+
+WRITE = {"type": "workspace-write", "writable_roots": ["/a", "/b/c"], "network_access": True, "exclude_slash_tmp": True}
+
+
+async def test_b17_of_two_policies_only_what_both_allow_is_left(house: House) -> None:
+    _last_turn_had(house, sandbox_policy=WRITE)
+    house.settings["sandbox_mode"] = "workspace-write"
+    house.tables["sandbox_workspace_write"] = {"writable_roots": ["/b", "/a/x", "/d"], "exclude_tmpdir_env_var": True}
+    house.offline()
+    async with house.daemon() as daemon:
+        sandbox = (await resume(await daemon.connect()))["sandbox"]
+    assert sandbox == {
+        "type": "workspaceWrite",
+        "writableRoots": ["/b/c", "/a/x"],
+        "networkAccess": False,
+        "excludeTmpdirEnvVar": True,
+        "excludeSlashTmp": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({"sandbox_policy": {"type": "from-the-future"}}, ("readOnly", "on-request")),
+        ({"approval_policy": "ask-the-oracle"}, ("readOnly", "untrusted")),
+        ({"approval_policy": {"granular": {"rules": True}}}, ("readOnly", {"granular": {"rules": True}})),
+    ],
+)
+async def test_b17_a_policy_that_cannot_be_read_is_taken_for_a_narrow_one(
+    house: House, recorded: dict[str, Any], expected: tuple[str, Any]
+) -> None:
+    _last_turn_had(house, **recorded)
+    house.settings |= FULL
+    house.offline()
+    async with house.daemon() as daemon:
+        resumed = await resume(await daemon.connect())
+    assert (resumed["sandbox"]["type"], resumed["approvalPolicy"]) == expected
+
+
+def _last_turn_had(house: House, **settings: Any) -> None:
+    records = [json.loads(line) for line in lines_of("B17_settings_changed_between_turns")]
+    newest = [record for record in records if record["type"] == "turn_context"][-1]
+    newest["payload"] |= settings
+    write_lines(house, [json.dumps(record).encode() for record in records])

@@ -19,6 +19,7 @@ from unspool_protocol.cursors import EventCursor
 
 from unspool_server import __version__
 from unspool_server.access.gatekeeper import Gatekeeper
+from unspool_server.access.paths import AllowedPaths
 from unspool_server.cli.options import ServerOptions
 from unspool_server.config import Config, ConfigError
 from unspool_server.config_file import load_config, resolve_home
@@ -84,7 +85,7 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
 
     store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
     catalogue = StoreCatalogue.local(store, summarise, home)
-    hub = Hub(ring_events=config.history.retained_events)
+    hub = Hub(ring_events=config.history.retained_events, max_subscriptions=config.limits.subscriptions_per_connection)
     mcp = McpServers(str(Path.cwd()), partial(show_startup, hub))
     env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub, mcp)
     sessions = Sessions(env)
@@ -92,11 +93,12 @@ async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
     hub.tenant_of = sessions.tenant_known
+    paths = AllowedPaths((home, *config.access.allowed_paths))
     shared = Shared(
-        Dispatcher(_table, door=Door(sessions)),
+        Dispatcher(_table, door=Door(sessions, paths)),
         hub,
         home,
-        Services(sessions, hub, env, calls),
+        Services(sessions, hub, env, calls, AllowedPaths(config.access.allowed_paths)),
         max_in_flight=config.limits.requests_in_flight,
         max_unsent_bytes=config.limits.unsent_bytes,
         gatekeeper=Gatekeeper(config.limits),

@@ -12,6 +12,7 @@ from typing import Any
 from unspool_protocol.base import WireModel
 from unspool_protocol.cursors import EventCursor
 
+from unspool_server.errors import LimitReached
 from unspool_server.events.encoding import Encoder, now_ms, plain
 from unspool_server.events.requests import PendingRequest, PendingRequests
 from unspool_server.events.stream import RING_BYTES, RING_EVENTS, ThreadStream, invalid_cursor
@@ -67,6 +68,7 @@ class Hub:
             everyone is told of everything.
         on_unsubscribed: Called with the thread id after a subscription ended by `unsubscribe` or `drop`.
         clock_ms: Milliseconds since the epoch.
+        max_subscriptions: Of one connection; None: any number.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Hub:
         clock_ms: Callable[[], int] = now_ms,
         ring_events: int = RING_EVENTS,
         ring_bytes: int = RING_BYTES,
+        max_subscriptions: int | None = None,
     ) -> None:
+        self.max_subscriptions = max_subscriptions
         self.replay = replay
         self.tenant_of = tenant_of
         self.on_unsubscribed = on_unsubscribed
@@ -110,6 +114,21 @@ class Hub:
             subscription.end()
         for thread_id, subscription in list(member.subscriptions.items()):
             self._end(thread_id, peer.id, subscription)
+
+    def check_room(self, peer: Peer, thread_id: str | None = None) -> None:
+        """Refuse one subscription too many, before anything is done for it. Calls in flight may go a few over.
+
+        Args:
+            thread_id: Already followed threads need no more room; None for one that is still to be made.
+
+        Raises:
+            LimitReached
+        """
+        member, most = self._members.get(peer.id), self.max_subscriptions
+        if most is None or member is None or thread_id in member.subscriptions:
+            return
+        if len(member.subscriptions) >= most:
+            raise LimitReached("subscriptions_per_connection", most)
 
     def subscribe(
         self, peer: Peer, thread_id: str, *, after: EventCursor | None = None, replay: bool = False

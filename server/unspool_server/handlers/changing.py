@@ -55,7 +55,9 @@ Check = Callable[[], Awaitable[object]]
 
 async def thread_compact_start(ctx: RequestContext, params: ThreadCompactStartParams) -> ThreadCompactStartResult:
     """Let the model summarise: answered at once, the work is a turn of its own."""
-    session = services(ctx).sessions.require(params.thread_id)
+    shared = services(ctx)
+    session = shared.sessions.require(params.thread_id)
+    shared.sessions.check_turns(session)
     call = keyed(ctx, "thread/compact/start", params, session.thread_id)
     await start_compaction(session, call, ctx.after)
     return ThreadCompactStartResult()

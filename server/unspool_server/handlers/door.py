@@ -1,7 +1,7 @@
-"""The one place that every request passes before its handler: threads of other tenants are disguised (DESIGN §9.6).
+"""The one place that every request passes before its handler: foreign threads are disguised, paths are checked.
 
 Parameters that name threads are known by their names, so that a new method is guarded as soon as it is there. A thread
-that the caller may not see is exchanged for one that does not exist (`access.disguise`).
+that the caller may not see is exchanged for one that does not exist (DESIGN §9.6; `access.disguise`).
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ from typing import Any, Protocol, TypeVar
 from unspool_protocol.base import WireModel
 
 from unspool_server.access.disguise import Disguise, ids_in, usual_spelling
+from unspool_server.access.paths import AllowedPaths
 from unspool_server.access.principal import Principal
+from unspool_server.errors import PathRefused
 
 P = TypeVar("P", bound=WireModel)
 
@@ -25,17 +27,23 @@ class Registry(Protocol):
 class Door:
     """Looks at the threads that a request names."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, paths: AllowedPaths) -> None:
+        self._registry, self._paths = registry, paths
 
     async def admit(self, principal: Principal, params: P, disguise: Disguise) -> P:
-        """The parameters as the handler may see them; `disguise` leads its answer back to what the caller wrote."""
+        """The parameters as the handler may see them; `disguise` leads its answer back to what the caller wrote.
+
+        Raises:
+            PathRefused: A path that leads out of the home and of every allowed folder.
+        """
         changes: dict[str, Any] = {}
         shown: str | tuple[str, ...]
         for name, value in params:
             if _names_thread(name) and isinstance(value, str):
                 shown = await self._shown(principal, value, disguise)
             elif name == "path" and isinstance(value, str):
+                if not self._paths.allows(value):
+                    raise PathRefused("path")
                 shown = await self._shown_path(principal, value, disguise)
             elif _names_thread(name.removesuffix("s")) and isinstance(value, tuple):
                 shown = tuple([await self._shown(principal, each, disguise) for each in value])

@@ -40,6 +40,7 @@ HYDRATION_NOTICE = (
 async def thread_start(ctx: RequestContext, params: ThreadStartParams) -> ThreadStartResult:
     """Begin a thread; its log appears with the first turn."""
     shared = services(ctx)
+    shared.hub.check_room(ctx.peer)
     create = partial(shared.sessions.start, params, ctx.peer.client_name, tenant=ctx.peer.principal.tenant)
     call = keyed(ctx, "thread/start", params)
     session, new = await shared.calls.creates(call, create, partial(_reopened, shared))
@@ -69,6 +70,7 @@ async def thread_resume(ctx: RequestContext, params: ThreadResumeParams) -> Thre
     shared = services(ctx)
     after = _replay_cursor(params)
     thread_id = check_thread_id(params.thread_id, "session")
+    shared.hub.check_room(ctx.peer, thread_id)
     with shared.sessions.kept(thread_id):
         fresh = shared.sessions.get(thread_id) is None
         session = await shared.sessions.resume(params)
@@ -157,6 +159,7 @@ def _tell_usage(ctx: RequestContext, session: Session, turn_id: str) -> None:
 async def thread_fork(ctx: RequestContext, params: ThreadForkParams) -> ThreadForkResult:
     """Begin a thread whose history begins in another one."""
     shared = services(ctx)
+    shared.hub.check_room(ctx.peer)
     create = partial(shared.sessions.fork, params, tenant=ctx.peer.principal.tenant)
     call = keyed(ctx, "thread/fork", params, check_thread_id(params.thread_id))
     session, new = await shared.calls.creates(call, create, partial(_reopened, shared))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import cast
 
+from unspool_server.access.paths import AllowedPaths
 from unspool_server.events.hub import Hub
 from unspool_server.handlers.context import RequestContext
 from unspool_server.sessions.environment import Environment
@@ -12,12 +13,17 @@ from unspool_server.sessions.registry import Sessions
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Shared by all requests of a process."""
+    """Shared by all requests of a process.
+
+    Attributes:
+        images: Where files lie that clients beside the machine's owner may give to the model.
+    """
 
     sessions: Sessions
     hub: Hub
     env: Environment
     calls: HomeCalls
+    images: AllowedPaths
 
 
 def services(ctx: RequestContext) -> Services:

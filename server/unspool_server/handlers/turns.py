@@ -1,5 +1,9 @@
 """`turn/*`: parameters in, a step of the thread's owner, the turn out."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from unspool_protocol.items import LocalImageInput
 from unspool_protocol.turn_methods import (
     TurnInterruptParams,
     TurnInterruptResult,
@@ -9,6 +13,7 @@ from unspool_protocol.turn_methods import (
     TurnSteerResult,
 )
 
+from unspool_server.errors import PathRefused
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import services
@@ -18,18 +23,40 @@ from unspool_server.sessions.turn_admission import interrupt_turn, start_turn, s
 
 async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartResult:
     """Begin a turn or join the running one; the turn's events follow the answer."""
-    session = services(ctx).sessions.require(params.thread_id)
-    message = turn_message(params.input, params.client_user_message_id, params.additional_context, params.tool_output)
+    shared = services(ctx)
+    session = shared.sessions.require(params.thread_id)
+    _check_images(ctx, params.input)
+    message = turn_message(
+        params.input,
+        params.client_user_message_id,
+        params.additional_context,
+        params.tool_output,
+        limit=shared.env.config.limits.input_characters,
+    )
+    shared.sessions.check_turns(session)
     call = keyed(ctx, "turn/start", params, session.thread_id)
     return TurnStartResult(turn=await start_turn(session, params, message, call, ctx.after))
 
 
 async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:
     """Add input to the running turn."""
-    session = services(ctx).sessions.require(params.thread_id)
-    message = turn_message(params.input, params.client_user_message_id, params.additional_context)
+    shared = services(ctx)
+    session = shared.sessions.require(params.thread_id)
+    _check_images(ctx, params.input)
+    limit = shared.env.config.limits.input_characters
+    message = turn_message(params.input, params.client_user_message_id, params.additional_context, limit=limit)
     call = keyed(ctx, "turn/steer", params, session.thread_id)
     return TurnSteerResult(turn_id=await steer_turn(session, params.expected_turn_id, message, call, ctx.after))
+
+
+def _check_images(ctx: RequestContext, parts: Sequence[Any]) -> None:
+    """Only the machine's owner may have any file of this machine read. Raises PathRefused."""
+    if ctx.peer.principal.unbound:
+        return
+    allowed = services(ctx).images
+    for index, part in enumerate(parts):
+        if isinstance(part, LocalImageInput) and not allowed.allows(part.path):
+            raise PathRefused(f"input[{index}].path")
 
 
 async def turn_interrupt(ctx: RequestContext, params: TurnInterruptParams) -> TurnInterruptResult:

@@ -24,7 +24,7 @@ from unspool_server.history.calls import CallMark
 from unspool_server.sessions.clock import new_id
 
 INPUT_LIMIT = 1 << 20
-"""Characters of text that one input may hold (07 §9)."""
+"""Characters of text that one input may hold where nothing else is configured (07 §9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,13 @@ def turn_message(
     client_id: str | None,
     additions: Mapping[str, AdditionalContext] | None = None,
     report: TurnToolOutput | None = None,
+    *,
+    limit: int = INPUT_LIMIT,
 ) -> TurnMessage | None:
     """Turn the input of `turn/start` or `turn/steer` into a message; None when there is none.
+
+    Args:
+        limit: Characters of text that it may hold.
 
     Raises:
         InvalidParams: Text over the limit, a remote image URL, a report without a name or beside other input, or
@@ -119,16 +124,20 @@ def turn_message(
             raise InvalidParams("`toolOutput.name` must not be empty", data={"field": "toolOutput.name"})
         if parts:
             raise InvalidParams("`toolOutput` cannot be combined with nonempty `input`", data={"field": "toolOutput"})
-        _check_length(report.model_dump_json())
+        _check_length(limit, report.model_dump_json())
         return ExternalMessage(report, additions=additions or {})
-    message = user_message(parts, client_id, additions or {})
+    message = user_message(parts, client_id, additions or {}, limit=limit)
     if message is None and additions:
         raise InvalidParams("`additionalContext` needs an input to go with", data={"field": "additionalContext"})
     return message
 
 
 def user_message(
-    parts: Sequence[Any], client_id: str | None, additions: Mapping[str, AdditionalContext] | None = None
+    parts: Sequence[Any],
+    client_id: str | None,
+    additions: Mapping[str, AdditionalContext] | None = None,
+    *,
+    limit: int = INPUT_LIMIT,
 ) -> UserMessage | None:
     """Turn pieces of user input into a message; None for an empty list. Skills and mentions are only shown.
 
@@ -138,7 +147,7 @@ def user_message(
     if not parts:
         return None
     texts = [part.text for part in parts if isinstance(part, TextInput)]
-    _check_length(*texts, *(piece.value for piece in (additions or {}).values()))
+    _check_length(limit, *texts, *(piece.value for piece in (additions or {}).values()))
     content: list[dict[str, Any]] = []
     images = 0
     for index, part in enumerate(parts):
@@ -162,11 +171,11 @@ def user_message(
     return UserMessage(content, item, additions=additions or {})
 
 
-def _check_length(*texts: str) -> None:
-    if sum(map(len, texts)) > INPUT_LIMIT:
+def _check_length(limit: int, *texts: str) -> None:
+    if sum(map(len, texts)) > limit:
         raise InvalidParams(
-            f"Input exceeds the maximum length of {INPUT_LIMIT} characters.",
-            data={"field": "input", "limit": INPUT_LIMIT},
+            f"Input exceeds the maximum length of {limit} characters.",
+            data={"field": "input", "limit": limit},
             code=ErrorCode.INVALID_PARAMS,
         )
 

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from unspool_protocol.log import NewRecord, Record
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
-from unspool_server.errors import LogMissing, RequestError, ThreadNotFound, UnspoolError
+from unspool_server.errors import LimitReached, LogMissing, RequestError, ThreadNotFound, UnspoolError
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.environment import Environment
@@ -112,10 +112,12 @@ class Sessions:
         Raises:
             RequestError: An unknown model provider. WriteFailed: The thread with that id could not be written.
         """
+        self._check_room()
         return self._enter(await self._opener.start(params, originator, tenant, thread_id))
 
     async def fork(self, params: ThreadForkParams, thread_id: str | None = None, *, tenant: str = "") -> Session:
         """Begin a thread whose history begins in another one (04 §6); see `Opener.fork` for its refusals."""
+        self._check_room()
         source_id = check_thread_id(params.thread_id)
         async with self.alone(source_id):
             source = self._live.get(source_id)
@@ -141,6 +143,7 @@ class Sessions:
             return live
         task = self._opening.get(thread_id)
         if task is None:
+            self._check_room()
             task = asyncio.create_task(self._open(thread_id, params), name=f"open-{thread_id}")
             self._opening[thread_id] = task
             task.add_done_callback(lambda _: self._opening.pop(thread_id, None))
@@ -149,6 +152,18 @@ class Sessions:
     async def _open(self, thread_id: str, params: ThreadResumeParams) -> Session:
         async with self.alone(thread_id):
             return self._enter(await self._opener.resume(thread_id, params))
+
+    def _check_room(self) -> None:
+        """Raises LimitReached. Threads that are being made at the same time may go a few over."""
+        most = self.env.config.limits.threads_loaded
+        if len(self._live) + len(self._opening) >= most:
+            raise LimitReached("threads_loaded", most)
+
+    def check_turns(self, session: Session) -> None:
+        """Refuse a turn of an idle thread while as many run as may. Raises LimitReached."""
+        most = self.env.config.limits.turns_open
+        if session.turn is None and sum(one.turn is not None for one in self._live.values()) >= most:
+            raise LimitReached("turns_open", most)
 
     def _enter(self, session: Session) -> Session:
         self._live[session.thread_id] = session

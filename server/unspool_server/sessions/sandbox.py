@@ -3,7 +3,9 @@
 No sandbox is enforced here; this is what clients, logs and the model's context say about it (07 §1).
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from unspool_protocol.settings import DangerFullAccess, ExternalSandbox, ReadOnly, SandboxPolicy, WorkspaceWrite
@@ -103,7 +105,7 @@ def policy_from_log(recorded: Mapping[str, Any] | None, workspace_roots: Sequenc
     """Read a recorded `sandbox_policy` or `permission_profile`; None where it cannot be told.
 
     Whatever cannot be read is never taken for a wider permission: the caller falls back to its configuration only
-    where nothing was recorded (07 §0), and an unreadable managed profile means read-only.
+    where nothing was recorded (07 §0); a policy of an unknown kind and an unreadable managed profile mean read-only.
     """
     if not isinstance(recorded, Mapping):
         return None
@@ -123,24 +125,45 @@ def policy_from_log(recorded: Mapping[str, Any] | None, workspace_roots: Sequenc
             )
         case "managed":
             return _from_profile(recorded, workspace_roots)
-    return None
+    return ReadOnly()
 
 
-def narrower(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
-    """The policy that allows less; `other` where neither does."""
-    return one if _width(one) < _width(other) else other
+def allowed_by_both(one: SandboxPolicy, other: SandboxPolicy) -> SandboxPolicy:
+    """The policy that allows what both allow: never wider than either."""
+    if isinstance(one, DangerFullAccess):
+        return other
+    if isinstance(other, DangerFullAccess):
+        return one
+    network = _has_network(one) and _has_network(other)
+    if isinstance(one, ReadOnly) or isinstance(other, ReadOnly):
+        return ReadOnly(network_access=network)
+    if isinstance(one, WorkspaceWrite) and isinstance(other, WorkspaceWrite):
+        return WorkspaceWrite(
+            writable_roots=_inside_both(one.writable_roots, other.writable_roots),
+            network_access=network,
+            exclude_tmpdir_env_var=one.exclude_tmpdir_env_var or other.exclude_tmpdir_env_var,
+            exclude_slash_tmp=one.exclude_slash_tmp or other.exclude_slash_tmp,
+        )
+    for policy in (one, other):
+        if isinstance(policy, WorkspaceWrite):
+            return policy.model_copy(update={"network_access": network})
+    return ExternalSandbox(network_access="enabled" if network else "restricted")
 
 
-def _width(policy: SandboxPolicy) -> tuple[int, int]:
-    match policy:
-        case ReadOnly():
-            return 0, int(policy.network_access)
-        case WorkspaceWrite():
-            more = [not policy.exclude_slash_tmp, not policy.exclude_tmpdir_env_var, *policy.writable_roots]
-            return 1, 100 * int(policy.network_access) + sum(map(bool, more))
-        case ExternalSandbox():
-            return 2, 0
-    return 3, 0
+def _has_network(policy: SandboxPolicy) -> bool:
+    if isinstance(policy, ExternalSandbox):
+        return policy.network_access == "enabled"
+    return isinstance(policy, DangerFullAccess) or policy.network_access
+
+
+def _inside_both(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    """Each folder of one side that lies in a folder of the other."""
+    inner = [root for root in one if any(_inside(root, outer) for outer in other)]
+    return tuple(dict.fromkeys([*inner, *(root for root in other if any(_inside(root, outer) for outer in one))]))
+
+
+def _inside(path: str, folder: str) -> bool:
+    return PurePath(os.path.normpath(path)).is_relative_to(os.path.normpath(folder))
 
 
 def _from_profile(profile: Mapping[str, Any], workspace_roots: Sequence[str]) -> SandboxPolicy:

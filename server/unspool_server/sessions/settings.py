@@ -16,7 +16,13 @@ from unspool_protocol.turn_methods import TurnStartParams
 
 from unspool_server.config import Config
 from unspool_server.history.settings import EffectiveSettings
-from unspool_server.sessions.sandbox import log_policy, narrower, permission_profile, policy_from_log, policy_of_mode
+from unspool_server.sessions.sandbox import (
+    allowed_by_both,
+    log_policy,
+    permission_profile,
+    policy_from_log,
+    policy_of_mode,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ def recorded(config: Config, found: EffectiveSettings, server_cwd: str) -> Threa
     if sandbox is None and (of_turn := policy_from_log(found.turn_sandbox, roots)) is not None:
         # Old writers recorded a turn's sandbox only. The configuration decides as in the reference, but it must not
         # give a thread more than its last turn had.
-        sandbox = narrower(of_turn, base.sandbox)
+        sandbox = allowed_by_both(of_turn, base.sandbox)
     return ThreadSettings(
         model=found.model or base.model,
         model_provider=found.model_provider or base.model_provider,
@@ -158,7 +164,12 @@ _APPROVALS = ("untrusted", "on-request", "on-failure", "never")
 
 
 def more_careful(recorded: str | Mapping[str, Any] | None, default: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
-    """The recorded policy of an old log where it asks more often than the default; ill-known ones do not count."""
+    """The recorded policy of an old log where it asks more often than the default.
+
+    One that cannot be compared counts only where the default is never to ask.
+    """
+    if recorded is not None and recorded not in _APPROVALS and default == "never":
+        return recorded if isinstance(recorded, Mapping) else _APPROVALS[0]
     known = [word for word in _APPROVALS if word in (recorded, default)]
     return known[0] if len(known) == 2 else default
 

@@ -9,7 +9,7 @@ from functools import partial
 from unspool_protocol.turn_methods import TurnStartParams
 from unspool_protocol.turns import Turn as WireTurn
 
-from unspool_server.errors import RequestError, ThreadBusy
+from unspool_server.errors import LimitReached, RequestError, ThreadBusy
 from unspool_server.history.calls import CallMark
 from unspool_server.sessions.compaction import CompactionTurn
 from unspool_server.sessions.idempotency import begins, once, recorded_turn, travels_with_message
@@ -60,6 +60,7 @@ async def _admit(session: Session, params: TurnStartParams, message: TurnMessage
         raise ThreadBusy("a turn is in progress", running.id)
     if running is not None and params.if_busy in (None, "join"):
         _check_steerable(running)
+        _check_queue(session, running)
         mark = travels_with_message(session, running.id)
         joins = (running, replace(message, call=mark)) if message is not None else None
         return Admitted(running.answer(), joins=joins)
@@ -154,6 +155,7 @@ async def steer_turn(
         if message is None:
             raise RequestError("input must not be empty", data={"reason": "invalidParams", "field": "input"})
         _check_steerable(turn)
+        _check_queue(session, turn)
         if await _sent_before(session, message) is not None:
             begins(session, turn.id)
             return _Steered(turn.id)
@@ -177,6 +179,12 @@ def _expected(session: Session, expected: str) -> Turn:
         message_text = f"expected active turn id `{expected}` but found `{turn.id}`"
         raise RequestError(message_text, data={"reason": "otherActiveTurn", "turnId": turn.id})
     return turn
+
+
+def _check_queue(session: Session, turn: Turn) -> None:
+    most = session.env.config.limits.queued_inputs
+    if len(turn.pending) >= most:
+        raise LimitReached("queued_inputs", most)
 
 
 def _check_steerable(turn: Turn) -> None:
