@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import socket
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,6 +91,7 @@ class Listener:
             ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
+            log_level=logging.INFO,  # below that headers are logged, and with them tokens
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
