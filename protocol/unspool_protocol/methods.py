@@ -6,7 +6,16 @@ Handlers are registered against it; the schema command and the client read it. A
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from unspool_protocol import audit_methods, findings, mcp_methods, startup, threads, time_travel, turn_methods
+from unspool_protocol import (
+    audit_methods,
+    command_methods,
+    findings,
+    mcp_methods,
+    startup,
+    threads,
+    time_travel,
+    turn_methods,
+)
 from unspool_protocol.base import WireModel
 
 
@@ -221,11 +230,32 @@ _CHANGES = (
         threads.ThreadSettingsUpdateResult,
         doc="Change settings for the turns to come.",
     ),
+)
+
+_COMMANDS = (
+    Method(
+        "thread/shellCommand",
+        command_methods.ThreadShellCommandParams,
+        command_methods.ThreadShellCommandResult,
+        doc="Run a command of the user's own.",
+    ),
     Method(
         "thread/backgroundTerminals/list",
-        threads.ThreadBackgroundTerminalsListParams,
-        threads.ThreadBackgroundTerminalsListResult,
-        doc="List no terminals.",
+        command_methods.ThreadBackgroundTerminalsListParams,
+        command_methods.ThreadBackgroundTerminalsListResult,
+        doc="List commands that are still running.",
+    ),
+    Method(
+        "thread/backgroundTerminals/clean",
+        command_methods.ThreadBackgroundTerminalsCleanParams,
+        command_methods.ThreadBackgroundTerminalsCleanResult,
+        doc="End all of them.",
+    ),
+    Method(
+        "thread/backgroundTerminals/terminate",
+        command_methods.ThreadBackgroundTerminalsTerminateParams,
+        command_methods.ThreadBackgroundTerminalsTerminateResult,
+        doc="End one of them.",
     ),
 )
 
@@ -263,7 +293,9 @@ _EMPTY = tuple(
     for name in EMPTY_LISTS
 )
 
-METHODS: Mapping[str, Method] = {method.name: method for method in (*_STARTUP, *_THREADS, *_CHANGES, *_TURNS, *_EMPTY)}
+METHODS: Mapping[str, Method] = {
+    method.name: method for method in (*_STARTUP, *_THREADS, *_CHANGES, *_COMMANDS, *_TURNS, *_EMPTY)
+}
 """Every method by name."""
 
 EXPERIMENTAL_FIELDS: Mapping[str, frozenset[str]] = {

@@ -131,6 +131,16 @@ class ItemCommandExecutionOutputDeltaNotification(_DeltaNotification):
     """More output of the command that is running."""
 
 
+class ItemCommandExecutionTerminalInteractionNotification(WireModel):
+    """The model wrote to a running command."""
+
+    thread_id: str
+    turn_id: str
+    item_id: str
+    process_id: str
+    stdin: str
+
+
 class ItemReasoningSummaryPartAddedNotification(WireModel):
     """Another part of a reasoning summary begins."""
 
@@ -266,6 +276,7 @@ def _kinds() -> tuple[NotificationKind, ...]:
         "item/agentMessage/delta": ItemAgentMessageDeltaNotification,
         "item/commandExecution/outputDelta": ItemCommandExecutionOutputDeltaNotification,
         "item/reasoning/summaryPartAdded": ItemReasoningSummaryPartAddedNotification,
+        "item/commandExecution/terminalInteraction": ItemCommandExecutionTerminalInteractionNotification,
         "item/reasoning/summaryTextDelta": ItemReasoningSummaryTextDeltaNotification,
         "item/reasoning/textDelta": ItemReasoningTextDeltaNotification,
         "item/mcpToolCall/progress": ItemMcpToolCallProgressNotification,

@@ -55,6 +55,7 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     ),
     "notRelated": (ErrorCode.INVALID_REQUEST, "The two threads share no part of their past."),
     "nothingToUndo": (ErrorCode.INVALID_REQUEST, "No rollback or revert is there to be undone."),
+    "shellDisabled": (ErrorCode.INVALID_REQUEST, "Commands are turned off (`features.shell_tool`)."),
     "unsupported": (ErrorCode.INVALID_REQUEST, "A known method that this thread cannot serve in its mode or state."),
     "unknownProvider": (ErrorCode.INVALID_REQUEST, "No such model provider is configured."),
     "cursorInvalid": (ErrorCode.INVALID_REQUEST, "A cursor of another thread, or none of ours."),

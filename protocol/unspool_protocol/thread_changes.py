@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt
 
-from unspool_protocol.base import ExtendedWireModel, Flag, KeyedParams, Limit, WireModel
+from unspool_protocol.base import ExtendedWireModel, Flag, KeyedParams, WireModel
 from unspool_protocol.settings import SandboxPolicy
 from unspool_protocol.thread_object import ReadState, Thread, ThreadOverrides
 
@@ -226,17 +226,3 @@ class ThreadSettingsUpdateParams(ThreadOverrides, KeyedParams):
 
 class ThreadSettingsUpdateResult(Empty):
     """The settings are in force."""
-
-
-class ThreadBackgroundTerminalsListParams(ThreadIdParams):
-    """`thread/backgroundTerminals/list`."""
-
-    cursor: str | None = None
-    limit: Limit | None = None
-
-
-class ThreadBackgroundTerminalsListResult(WireModel):
-    """Commands run on the client's side here: the list is empty."""
-
-    data: tuple[Any, ...] = ()
-    next_cursor: str | None = None

@@ -76,6 +76,27 @@ class WorkspaceWrite(ConfigModel):
     exclude_slash_tmp: bool = False
 
 
+class ShellEnvironmentPolicy(ConfigModel):
+    """`[shell_environment_policy]`: the variables of commands. Keys of model services are left out in any case.
+
+    Attributes:
+        inherit: All of the server's variables, a core of them, or none.
+        ignore_default_excludes: Keep variables whose names look like secrets: `*KEY*`, `*TOKEN*`, `*SECRET*`,
+            `*PASSWORD*`, `*CREDENTIAL*`.
+        exclude: Patterns of further names to leave out; `*` and `?` as in file names, upper and lower case alike.
+        set: Set for every command.
+        include_only: Patterns; where there are any, only such names stay, `set` included.
+        experimental_use_profile: Kept for files shared with Codex.
+    """
+
+    inherit: Literal["all", "core", "none"] = "all"
+    ignore_default_excludes: bool = False
+    exclude: tuple[str, ...] = ()
+    set: Mapping[str, str] = Field(default_factory=dict)
+    include_only: tuple[str, ...] = ()
+    experimental_use_profile: bool = False
+
+
 class HistoryOptions(ConfigModel):
     """`[history]`; Codex' two keys, then ours.
 
@@ -286,7 +307,10 @@ class Config(ConfigModel):
         model_post_turn_compact_threshold_percent: Compact after a turn that used this share of the window.
         thread_unload_delay_secs: Seconds from a thread's last subscriber to its unloading.
         drain_timeout_secs: Seconds that running turns get to end by themselves when the daemon is asked to stop.
-        features: Kept for `config/read`, without effect.
+        features: `shell_tool = false` takes the shell tool away; the rest is kept for `config/read`, without effect.
+        allow_login_shell: Whether commands run in a login shell unless the model asks for another.
+        command_timeout_secs: Longest life of a command, also of one left running; 0 means no limit.
+        approval_timeout_secs: How long to wait for an answer before a command counts as declined; none by default.
     """
 
     model: str = OFFLINE_MODEL
@@ -318,6 +342,10 @@ class Config(ConfigModel):
     tool_output_token_limit: int | None = Field(default=None, gt=0)
     thread_unload_delay_secs: float = Field(default=60.0, ge=0.0)
     drain_timeout_secs: float = Field(default=10.0, ge=0.0)
+    allow_login_shell: bool = True
+    command_timeout_secs: float = Field(default=3600.0, ge=0.0)
+    approval_timeout_secs: float | None = Field(default=None, gt=0.0)
+    shell_environment_policy: ShellEnvironmentPolicy = ShellEnvironmentPolicy()
     history: HistoryOptions = HistoryOptions()
     logging: LoggingOptions = LoggingOptions()
     tracing: TracingOptions = TracingOptions()
@@ -337,6 +365,11 @@ class Config(ConfigModel):
         if found is None:
             raise ConfigError(f"Model provider `{wanted}` not found", key="model_provider")
         return found
+
+    @property
+    def shell_tool(self) -> bool:
+        """Whether threads have the shell tool."""
+        return self.features.get("shell_tool") is not False
 
     @property
     def context_window(self) -> int:

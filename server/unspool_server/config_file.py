@@ -30,7 +30,7 @@ CONFIG_FILE = "config.toml"
 
 # fmt: off
 FOREIGN_KEYS = frozenset((
-    "agents", "allow_login_shell", "allow_symlinked_codex_home", "analytics", "apps", "apps_mcp_product_sku",
+    "agents", "allow_symlinked_codex_home", "analytics", "apps", "apps_mcp_product_sku",
     "audio", "auto_review", "background_terminal_max_timeout", "browser_use", "chatgpt_base_url",
     "check_for_update_on_startup", "cli_auth_credentials_store", "client_search_provider", "cloud", "code_mode",
     "computer_use", "daybreak", "default_permissions", "desktop", "disable_paste_burst",
@@ -46,7 +46,7 @@ FOREIGN_KEYS = frozenset((
     "model_auto_compact_token_limit_scope", "model_catalog_json", "model_supports_reasoning_summaries",
     "model_verbosity", "notice", "notify", "openai_base_url", "orchestrator", "oss_provider", "otel", "permissions",
     "plan_mode_reasoning_effort", "plugins", "profile", "profiles", "project_doc_fallback_filenames", "projects",
-    "realtime", "responses", "responses_api_metadata", "review_model", "rollout_trace", "shell_environment_policy",
+    "realtime", "responses", "responses_api_metadata", "review_model", "rollout_trace",
     "show_raw_agent_reasoning", "skills", "sqlite_home", "suppress_unstable_features_warning", "tool_suggest",
     "tools", "tui", "web_search", "windows", "zsh_path",
 ))

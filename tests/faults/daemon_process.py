@@ -58,6 +58,15 @@ class DaemonProcess:
                     return cast(Message, message["params"]["turn"])
             await self._receive()
 
+    async def output_of(self, item_id: str, *, until: str) -> list[int]:
+        """The numbers that a command has printed when it prints `until`."""
+        while True:
+            told = [m["params"] for m in self.log if m.get("method") == "item/commandExecution/outputDelta"]
+            text = "".join(params["delta"] for params in told if params["itemId"] == item_id)
+            if until in text:
+                return [int(word) for word in text.split() if word.isdecimal()]
+            await self._receive()
+
     async def kill(self) -> None:
         """Signal 9, and wait until it is gone."""
         if self.process.returncode is None:
@@ -88,10 +97,12 @@ class DaemonProcess:
 
 
 @asynccontextmanager
-async def daemon_process(home: Path, *, kill_after: int | None = None) -> AsyncIterator[DaemonProcess]:
+async def daemon_process(
+    home: Path, *, kill_after: int | None = None, config: str = CONFIG
+) -> AsyncIterator[DaemonProcess]:
     """Start `unspool app-server` on a home and shake hands; it is killed at the end in any case."""
     home.mkdir(exist_ok=True)
-    (home / "config.toml").write_text(CONFIG)
+    (home / "config.toml").write_text(config)
     path = os.pathsep.join(str(ROOT / part) for part in ("server", "protocol", "clients"))
     process = await asyncio.create_subprocess_exec(
         sys.executable,

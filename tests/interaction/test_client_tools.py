@@ -61,7 +61,7 @@ async def test_a_call_is_asked_answered_shown_and_told_to_the_model_over_each_tr
     assert_prefix(first, second, new=3)
     assert_prefix(second, third, new=2)
     assert outputs(mock) == ["here"]
-    assert [tool["name"] for tool in mock.last()["tools"]] == ["look"]
+    assert [tool["name"] for tool in mock.last()["tools"]] == ["look", "exec_command", "write_stdin"]
 
 
 @pytest.mark.parametrize(

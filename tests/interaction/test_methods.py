@@ -166,6 +166,12 @@ async def test_every_method_is_served(house: House) -> None:
         called.add("thread/metadata/update")
         assert (await client.refused("thread/metadata/update", {"threadId": thread})).reason == "unsupported"
         await interrupted_and_steered(daemon, client, house, called)
+        assert await call("thread/backgroundTerminals/clean", threadId=thread) == {}
+        terminated = await call("thread/backgroundTerminals/terminate", threadId=thread, processId="1")
+        assert terminated == {"terminated": False}
+        mark = client.mark
+        assert await call("thread/shellCommand", threadId=thread, command="true") == {}
+        await client.event("turn/completed", since=mark)
         assert await call("thread/unsubscribe", threadId=thread) == {"status": "unsubscribed"}
         assert await call("thread/archive", threadId=thread) == {}
         assert (await call("thread/unarchive", threadId=thread))["thread"]["status"] == {"type": "notLoaded"}

@@ -33,7 +33,7 @@ async def test_the_model_is_offered_a_servers_tools_in_a_namespace_by_name(
     async with house.daemon() as daemon:
         client, thread = await opened(house, daemon)
         await client.turn(thread, "hi")
-    (space,) = mock.last()["tools"]
+    *_, space = mock.last()["tools"]
     assert (space["type"], space["name"], space["description"]) == ("namespace", SPACE, "Use me well.")
     names = [tool["name"] for tool in space["tools"]]
     assert names == sorted(names)

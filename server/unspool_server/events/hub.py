@@ -250,28 +250,51 @@ class Hub:
         thread_id = _thread_of(plain(params))
         self._tell(self._allowed(self._members.values(), thread_id, tenant), thread_id, method, body)
 
-    async def ask(self, thread_id: str, turn_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(
+        self,
+        thread_id: str,
+        turn_id: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        accepts: Callable[[Mapping[str, Any]], bool] = lambda _message: True,
+        expiry: Coroutine[Any, Any, None] | None = None,
+    ) -> Mapping[str, Any]:
         """Send a request to all subscribers, now and later ones, and wait for the first valid answer (wire §6).
 
+        Args:
+            accepts: Whether a message decides; others are passed over.
+            expiry: Ends the wait when it returns.
+
         Raises:
-            asyncio.CancelledError: The asking turn ended, or the thread was unloaded.
+            TimeoutError: It expired; it is resolved for everyone.
+            asyncio.CancelledError: The asking turn ends, or the thread was unloaded. Clients see it resolved behind the
+                turn's end, when it is withdrawn with `cancel`.
         """
         request_id = self._requests.next_id()
         body = self.encoder.request(request_id, method, params)
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        request = PendingRequest(request_id, thread_id, turn_id, body, self._stream(thread_id).next_seq, answer)
+        place = self._stream(thread_id).next_seq
+        request = PendingRequest(request_id, thread_id, turn_id, body, place, answer, accepts)
         self._requests.add(request)
         for subscription in self._subscribers.get(thread_id, {}).values():
             if subscription.live:
                 subscription.send(request)
+        limit = None if expiry is None else self._spawn(expiry, f"expiry-{request_id}")
         try:
-            return await answer
+            await asyncio.wait((answer,) if limit is None else (answer, limit), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                self._resolve(request)
+                raise TimeoutError
+            return answer.result()
         finally:
-            self._resolve(request)
+            answer.cancel()
+            if limit is not None:
+                limit.cancel()
 
     def cancel(self, thread_id: str, turn_id: str | None = None) -> None:
         """Withdraw the thread's pending requests (those of one turn); whoever asked gets CancelledError."""
-        for request in self._requests.of_thread(thread_id):
+        for request in self._requests.open_of_thread(thread_id):
             if turn_id is None or request.turn_id == turn_id:
                 request.answer.cancel()
                 self._resolve(request)

@@ -5,7 +5,7 @@ answer means, and which decisions exist, is the asking turn's business.
 """
 
 import asyncio
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ class PendingRequest:
 
     Attributes:
         seq: The thread's next sequence number as it was asked: it belongs before the event with this number.
+        accepts: Whether a message decides; one that does not is passed over, and the request stays open.
         asked: Connections it was sent to, by id; only these may answer.
     """
 
@@ -25,6 +26,7 @@ class PendingRequest:
     body: bytes
     seq: int
     answer: asyncio.Future[Mapping[str, Any]]
+    accepts: Callable[[Mapping[str, Any]], bool] = lambda _message: True
     asked: set[Hashable] = field(default_factory=set)
 
 
@@ -50,16 +52,18 @@ class PendingRequests:
 
     def of_thread(self, thread_id: str) -> Iterator[PendingRequest]:
         """The thread's unanswered requests, oldest first."""
-        for request in list(self._pending.values()):
-            if request.thread_id == thread_id and not request.answer.done():
-                yield request
+        return (request for request in self.open_of_thread(thread_id) if not request.answer.done())
+
+    def open_of_thread(self, thread_id: str) -> Iterator[PendingRequest]:
+        """Also those that nobody waits for any more and that clients are not told of yet."""
+        return iter([request for request in self._pending.values() if request.thread_id == thread_id])
 
     def answer(self, peer_id: Hashable, request_id: int | str, message: Mapping[str, Any]) -> PendingRequest | None:
         """Take a client's answer, `{"result": …}` or `{"error": {…}}`.
 
         Returns:
             The request; None when nothing was taken: no such request, answered already, the connection was not asked,
-            or the message is no answer.
+            or the message is no answer that decides.
         """
         request = self._pending.get(request_id) if type(request_id) is int else None
         if request is None or request.answer.done() or peer_id not in request.asked:
@@ -68,6 +72,8 @@ class PendingRequests:
             return None
         member = "result" if "result" in message else "error"
         if member == "error" and not isinstance(message["error"], Mapping):
+            return None
+        if not request.accepts(message):
             return None
         request.answer.set_result({member: message[member]})
         return request

@@ -14,8 +14,6 @@ from unspool_protocol.threads import (
     ReadState,
     ThreadArchiveParams,
     ThreadArchiveResult,
-    ThreadBackgroundTerminalsListParams,
-    ThreadBackgroundTerminalsListResult,
     ThreadDeleteParams,
     ThreadDeleteResult,
     ThreadGoalGetParams,
@@ -126,14 +124,6 @@ async def goal_get(ctx: RequestContext, params: ThreadGoalGetParams) -> ThreadGo
     """Goals are not kept here."""
     services(ctx).sessions.require(params.thread_id)
     return ThreadGoalGetResult()
-
-
-async def background_terminals(
-    ctx: RequestContext, params: ThreadBackgroundTerminalsListParams
-) -> ThreadBackgroundTerminalsListResult:
-    """No terminal outlives its turn here."""
-    services(ctx).sessions.require(params.thread_id)
-    return ThreadBackgroundTerminalsListResult()
 
 
 async def read_state_update(ctx: RequestContext, params: ThreadReadStateUpdateParams) -> ThreadReadStateUpdateResult:

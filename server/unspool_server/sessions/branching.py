@@ -115,6 +115,7 @@ async def _leave(session: Session, removed: Sequence[TurnSlice], word: str) -> l
 
 async def branch(session: Session, base: Position | None, reason: Reason) -> list[ClientEvent]:
     """Continue the thread from `base` in a new rollout. Settings and name are not undone (04 §5)."""
+    await session.terminals.kill_all()  # they belong to the past that is left, and have their end there
     left = Position(session.log.info.rollout_id, session.log.next_ordinal)
     header = NewRollout(
         thread_id=session.thread_id,
@@ -180,6 +181,7 @@ async def _base(session: Session, base: Position | None) -> Position | None:
 
 async def append_legacy(session: Session, records: Sequence[NewRecord]) -> list[ClientEvent]:
     """Append a marker or a restore; it may change what records far back mean, so the history is read anew (03 §7)."""
+    await session.terminals.kill_all()
     events = session.take_in(
         await session.log.append(session.marked(records), expected_ordinal=session.log.next_ordinal)
     )

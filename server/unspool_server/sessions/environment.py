@@ -3,10 +3,11 @@
 import asyncio
 import os
 import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from unspool_server.config import Config
@@ -23,6 +24,10 @@ BASE_INSTRUCTIONS = (
 """Used where neither client nor configuration gives base instructions."""
 
 
+SHELLS = frozenset({"bash", "zsh", "sh", "dash", "ksh", "fish"})
+"""Shells that take `-l` and `-c` as commands are given to them."""
+
+
 @dataclass(slots=True)
 class Environment:
     """Shared by all sessions of a process.
@@ -33,6 +38,8 @@ class Environment:
         mcp: Tool servers, shared by the threads that use them.
         cwd: The server's own working directory, absolute.
         later: Calls something after so many seconds; tests put a clock of their own here.
+        shell_program: What runs commands; `shell` is the name that the model is told.
+        sleep: The clock of time limits on answers.
     """
 
     config: Config
@@ -45,7 +52,9 @@ class Environment:
     mcp: McpServers
     cwd: str = field(default_factory=os.getcwd)
     shell: str = ""
+    shell_program: str = ""
     timezone: str = ""
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
     on_idle: Callable[[str], None] = lambda _thread_id: None
     later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = lambda delay_s, call: (
@@ -54,6 +63,7 @@ class Environment:
 
     def __post_init__(self) -> None:
         self.shell = self.shell or login_shell()
+        self.shell_program = self.shell_program or shell_program()
         self.timezone = self.timezone or timezone_name(os.environ)
 
     def idle(self, thread_id: str) -> None:
@@ -105,6 +115,15 @@ def login_shell() -> str:
         return Path(pwd.getpwuid(os.getuid()).pw_shell).name or "sh"
     except KeyError:
         return "sh"
+
+
+def shell_program() -> str:
+    """The login shell's path, or `/bin/sh` where that is none that runs commands (`nologin` and the like)."""
+    try:
+        program = Path(pwd.getpwuid(os.getuid()).pw_shell)
+    except KeyError:
+        return "/bin/sh"
+    return str(program) if program.name in SHELLS and os.access(program, os.X_OK) else "/bin/sh"
 
 
 def timezone_name(environ: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ from unspool_server.sessions.known_calls import KnownCalls
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.owner import Owner
 from unspool_server.sessions.settings import ThreadSettings, settings_record
+from unspool_server.sessions.tools.terminals import Terminals
 from unspool_server.store.contract import Log, LogStore
 from unspool_server.telemetry import traces
 
@@ -61,6 +62,7 @@ class Session:
 
     Attributes:
         granted: What the user allowed for as long as the thread is loaded: the kind of tool, then what names it.
+        terminals: Commands that the thread's turns run.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Session:
         self.granted: set[tuple[str, ...]] = set()
         self.load_notes: list[dict[str, Any]] = []
         self.closing = False
+        self.terminals = Terminals(self)
         self._owner = Owner(log.info.thread_id)
         self._tasks: set[asyncio.Task[None]] = set()
         self._steps: set[asyncio.Future[None]] = set()
@@ -321,6 +324,7 @@ class Session:
             return False
         if self.turn is not None:
             await self.turn.abort("shutdown")
+        await self.terminals.kill_all()
         try:
             await self.log.close()
             await self.calls.keep()

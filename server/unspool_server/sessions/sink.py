@@ -1,6 +1,6 @@
 """Where sessions put what clients shall see. Implemented by `events.hub.Hub`; sessions know no connection."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from unspool_protocol.base import WireModel
@@ -30,14 +30,28 @@ class EventSink(Protocol):
     def broadcast(self, method: str, params: WireModel | Mapping[str, Any]) -> None:
         """Send a notification to every initialised connection, outside any thread's stream."""
 
-    async def ask(self, thread_id: str, turn_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(
+        self,
+        thread_id: str,
+        turn_id: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        accepts: Callable[[Mapping[str, Any]], bool] = lambda _message: True,
+        expiry: Coroutine[Any, Any, None] | None = None,
+    ) -> Mapping[str, Any]:
         """Send a request to all subscribers of a thread, now and later ones, and wait for the first valid answer.
+
+        Args:
+            accepts: Whether a message decides; others are passed over, and the request stays open.
+            expiry: Ends the wait when it returns.
 
         Returns:
             `{"result": ...}` or `{"error": ...}` as the client gave it.
 
         Raises:
-            asyncio.CancelledError: The asking turn ended; the request is withdrawn and resolved for everyone.
+            TimeoutError: It expired; the request is resolved for everyone.
+            asyncio.CancelledError: The asking turn ends. It withdraws the request with `cancel` once it has ended.
         """
 
     def cancel(self, thread_id: str, turn_id: str | None = None) -> None:

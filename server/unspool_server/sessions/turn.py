@@ -7,17 +7,18 @@ which is a step too, always finds it complete.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from unspool_protocol.items import THREAD_ITEM, ThreadItem
 from unspool_protocol.log import NewRecord
 from unspool_protocol.turns import Turn as WireTurn
 from unspool_protocol.turns import TurnParams
 
-from unspool_server.errors import ContextLengthExceeded, ModelError, WriteFailed
+from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
 from unspool_server.history.calls import marked
 from unspool_server.history.client_view import ClientEvent
@@ -65,14 +66,36 @@ class TurnPlan:
 
 @dataclass(slots=True)
 class LiveItem:
-    """An item that clients were told of and that is not recorded yet; `text` grows with its deltas."""
+    """An item that clients were told of and that is not recorded yet.
+
+    Attributes:
+        item: As clients were told of it; `text` grows with its deltas.
+        more: Members that are computed when somebody asks for them.
+    """
 
     item: dict[str, Any]
     started_at_ms: int = field(default_factory=now_ms)
+    more: Callable[[], Mapping[str, Any]] | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """The item as it is now."""
+        return {**self.item, **(self.more() if self.more is not None else {})}
+
+
+class Beside(Protocol):
+    """Work that joined a turn without being part of its rounds."""
+
+    async def cut_short(self) -> list[NewRecord]:
+        """End it because the turn was interrupted; returns what is to be recorded of it."""
 
 
 class Turn:
-    """The running turn of a session. Created inside a step; `release` lets it begin after its answer has left."""
+    """The running turn of a session. Created inside a step; `release` lets it begin after its answer has left.
+
+    Attributes:
+        beside: Work that joined the turn and that its end cuts short.
+        notes: Records for the model that wait until no call is open before them (07 §5).
+    """
 
     kind = "regular"
 
@@ -87,6 +110,8 @@ class Turn:
         self.live: dict[str, LiveItem] = {}
         self.partial_text = PartialText(self)
         self.calls: dict[str, OpenCall] = {}
+        self.beside: list[Beside] = []
+        self.notes: list[NewRecord] = []
         self.last_message: str | None = None
         self.token_usage: Mapping[str, int] = {}
         self.sampling: Sampling | None = None
@@ -204,7 +229,7 @@ class Turn:
         await self._complete()
         return False
 
-    def show_started(self, item: Any) -> None:
+    def show_started(self, item: Any) -> LiveItem:
         """Tell clients that an item begins; it stays in the turn's snapshot until it is recorded."""
         live = LiveItem(item.model_dump(by_alias=True, mode="json"))
         live.item["startedAtMs"] = live.started_at_ms
@@ -212,10 +237,11 @@ class Turn:
         self.session.publish(
             "item/started", {"item": dict(live.item), "turnId": self.id, "startedAtMs": live.started_at_ms}
         )
+        return live
 
     def live_items(self) -> list[ThreadItem]:
         """Items that clients were told of and that are not recorded yet, with the text so far."""
-        return [THREAD_ITEM.validate_python(live.item) for live in self.live.values()]
+        return [THREAD_ITEM.validate_python(live.shown()) for live in self.live.values()]
 
     def holds_input(self, client_id: str) -> bool:
         """Whether a message with this id was accepted by the turn and is perhaps not recorded yet."""
@@ -228,6 +254,7 @@ class Turn:
             self.sampling.cut()
 
     async def _complete(self) -> None:
+        await self._record_pending()
         await self._end(task_complete(self.id, self.last_message, self._times()), "completed")
 
     async def _fail(self, message: str, info: Any, *, window_full: bool = False) -> None:
@@ -266,16 +293,38 @@ class Turn:
         await self.record_input()
         await self.partial_text.keep()
         self.live.clear()
-        await self.session.record(*aborted_outputs(self))
+        left = aborted_outputs(self)
+        for work in self.beside:
+            left += await work.cut_short()
+        await self.session.record(*left)
         await self._record_pending()
         if marker:
             await self.session.record(item_record(self.attributed(interruption_marker(f"msg_{new_id()}"), now_ms())))
         await self._end(turn_aborted(self.id, self._times()), "interrupted")
 
+    async def interrupted(self) -> NoReturn:
+        """End the turn out of its own work: what waits here is cancelled with the rest of it."""
+        self.session.spawn(self._interrupt(), "interrupt")
+        await asyncio.Future[None]()
+        raise AssertionError("a future that nobody sets")
+
+    async def _interrupt(self) -> None:
+        with suppress(StoreClosed):  # the thread is closing, which ends the turn as well
+            await self.session.step(partial(self.abort, "interrupted"))
+
     async def _record_pending(self) -> None:
-        """Steered input that no request has taken up yet is recorded all the same: it was accepted."""
+        """Notes, then steered input: what no request has taken up yet is recorded all the same, it was accepted."""
+        notes, self.notes = self.notes, []
+        if notes:
+            await self.session.record(*notes)
         while self.pending:
             await self.record_message(self.pending.popleft())
+
+    async def record_notes_if_over(self) -> None:
+        """Record what came too late for the turn; otherwise it has its place behind the round's outputs."""
+        if self.session.turn is not self and self.notes:
+            notes, self.notes = self.notes, []
+            await self.session.record(*notes)
 
     def _times(self) -> dict[str, Any]:
         return {
@@ -295,6 +344,7 @@ class Turn:
         if announce_idle:
             session.publish_status()
         session.publish_events(events if on_disk else [_accepted_only(event) for event in events])
+        session.env.sink.cancel(session.thread_id, self.id)
         session.view.forget_finished()
         self.report.ended(outcome, written=on_disk)
         session.turn_ended()

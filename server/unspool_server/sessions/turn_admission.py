@@ -190,13 +190,16 @@ def _check_queue(session: Session, turn: Turn) -> None:
 def _check_steerable(turn: Turn) -> None:
     if turn.kind != "regular":
         raise RequestError(
-            "cannot steer a compact turn",
+            f"cannot steer a {_WORDS.get(turn.kind, turn.kind)} turn",
             data={
                 "reason": "activeTurn",
                 "turnId": turn.id,
                 "codexErrorInfo": {"activeTurnNotSteerable": {"turnKind": turn.kind}},
             },
         )
+
+
+_WORDS = {"userShell": "user shell"}
 
 
 async def interrupt_turn(session: Session, turn_id: str, call: CallMark | None, after: After) -> None:

@@ -16,7 +16,7 @@ from unspool_protocol.log import NewRecord
 
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
-from unspool_server.sessions.tools.contract import ToolResult
+from unspool_server.sessions.tools.contract import ToolItem, ToolResult
 from unspool_server.sessions.tools.toolbox import Toolbox
 from unspool_server.telemetry import metrics, traces
 
@@ -28,12 +28,18 @@ _OUTPUTS = {"function_call": "function_call_output", "custom_tool_call": "custom
 
 @dataclass(slots=True)
 class OpenCall:
-    """A recorded call; `answered` once its output is recorded as well."""
+    """A recorded call.
+
+    Attributes:
+        answered: Once its output is recorded as well.
+        left: The finished item that a tool leaves behind when it is cut short; recorded before the output.
+    """
 
     item: Mapping[str, Any]
     began: float = field(default_factory=time.monotonic)
     started_at_ms: int = field(default_factory=now_ms)
     answered: bool = False
+    left: ToolItem | None = None
 
     @property
     def call_id(self) -> str:
@@ -77,11 +83,16 @@ async def _run_call(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> None:
 async def _record_output(turn: "Turn", call: OpenCall, result: ToolResult) -> None:
     records: list[NewRecord] = []
     if result.item is not None:
-        turn.live.pop(result.item.id, None)
-        records.append(turn.item_event(result.item, call.started_at_ms, now_ms()))
+        records.append(_finished(turn, call, result.item))
     records.append(item_record(turn.attributed(call.output(result.output), now_ms())))
     await turn.session.record(*records)
     call.answered = True
+
+
+def _finished(turn: "Turn", call: OpenCall, item: ToolItem) -> NewRecord:
+    """The record of a finished item; it began when clients were told so."""
+    live = turn.live.pop(item.id, None)
+    return turn.item_event(item, call.started_at_ms if live is None else live.started_at_ms, now_ms())
 
 
 async def _result(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> ToolResult:
@@ -103,6 +114,8 @@ def aborted_outputs(turn: "Turn") -> list[NewRecord]:
     records = []
     for call in turn.calls.values():
         if not call.answered:
+            if call.left is not None:
+                records.append(_finished(turn, call, call.left))
             text = f"Wall time: {time.monotonic() - call.began:.1f} seconds\naborted by user"
             records.append(item_record(turn.attributed(call.output(text), now_ms())))
     turn.calls.clear()

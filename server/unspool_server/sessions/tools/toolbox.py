@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from unspool_server.sessions.tools.contract import Tool
 from unspool_server.sessions.tools.dynamic import dynamic_tools, namespace_descriptions
 from unspool_server.sessions.tools.mcp import mcp_descriptions, mcp_tools
+from unspool_server.sessions.tools.shell import shell_tools
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
@@ -44,4 +45,5 @@ class Toolbox:
 def _sources(session: "Session") -> Iterator[Tool]:
     """Every kind of tool, the client's own first: it knows best what its names mean."""
     yield from dynamic_tools(session.facts.dynamic_tools)
+    yield from shell_tools(session)
     yield from mcp_tools(session)

@@ -1,0 +1,1 @@
+"""Child processes that end with the server, however it ends, and their bounded output. Knows no threads."""
