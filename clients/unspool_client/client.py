@@ -30,7 +30,7 @@ from unspool_client.errors import (
 from unspool_client.event import Event
 from unspool_client.feed import BUFFER_EVENTS, EventStream, Feed
 from unspool_client.link import ClientOptions, Link, LinkOwner
-from unspool_client.shapes import method_of, params_of, wire_shape
+from unspool_client.shapes import key, method_of, params_of, wire_shape
 from unspool_client.sockets import open_socket
 from unspool_client.stdio import StderrSink, open_stdio
 from unspool_client.thread import ThreadHandle
@@ -57,9 +57,14 @@ REPEATABLE = frozenset(
     }
 )
 """Methods that change nothing, or nothing more the second time: sent again after a reconnect. Others might have been
-carried out, so they fail with `ConnectionLost(maybe_executed=True)`."""
+carried out, so they fail with `ConnectionLost(maybe_executed=True)`, unless they have an `idempotency_key`."""
 
 _RESUBSCRIBE_TRIES = 5
+
+
+def _may_repeat(method: str, params: Mapping[str, Any] | None) -> bool:
+    """Whether a call may be sent again although it was perhaps carried out: it changes nothing, or it has a key."""
+    return method in REPEATABLE or (params or {}).get("idempotencyKey") is not None
 
 
 class Client:
@@ -179,7 +184,7 @@ class Client:
                     try:
                         return await connection.call(method, params, on_result=on_result)
                     except ConnectionLost as error:
-                        if not self._link.reconnects or (error.maybe_executed and method not in REPEATABLE):
+                        if not self._link.reconnects or (error.maybe_executed and not _may_repeat(method, params)):
                             raise
                         await connection.wait_lost()
         except TimeoutError as error:
@@ -232,17 +237,18 @@ class Client:
         async for entry in self.pages("thread/list", params_of("thread/list", filters)):
             yield Thread.model_validate(entry)
 
-    async def archive(self, thread_id: str) -> None:
+    async def archive(self, thread_id: str, *, idempotency_key: str | None = None) -> None:
         """Put a thread into the archive."""
-        await self.call("thread/archive", {"threadId": thread_id})
+        await self.call("thread/archive", {"threadId": thread_id, **key(idempotency_key)})
 
-    async def unarchive(self, thread_id: str) -> Thread:
+    async def unarchive(self, thread_id: str, *, idempotency_key: str | None = None) -> Thread:
         """Take a thread out of the archive."""
-        return Thread.model_validate((await self.call("thread/unarchive", {"threadId": thread_id}))["thread"])
+        params = {"threadId": thread_id, **key(idempotency_key)}
+        return Thread.model_validate((await self.call("thread/unarchive", params))["thread"])
 
-    async def delete(self, thread_id: str) -> None:
+    async def delete(self, thread_id: str, *, idempotency_key: str | None = None) -> None:
         """Remove a thread's files."""
-        await self.call("thread/delete", {"threadId": thread_id})
+        await self.call("thread/delete", {"threadId": thread_id, **key(idempotency_key)})
 
     async def models(self, *, include_hidden: bool = False) -> list[Model]:
         """The models that turns can run on."""

@@ -22,6 +22,11 @@ def place(at: Place) -> dict[str, Any]:
     return wire_shape(LogPosition(ordinal=at) if isinstance(at, int) else at)
 
 
+def key(idempotency_key: str | None) -> dict[str, Any]:
+    """A key as params have it; nothing without one."""
+    return {} if idempotency_key is None else {"idempotencyKey": idempotency_key}
+
+
 def wire_shape(model: WireModel) -> dict[str, Any]:
     """A model as raw params: absent options are left out, nulls that the caller wrote are sent."""
     shape: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)

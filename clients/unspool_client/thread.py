@@ -15,7 +15,7 @@ from unspool_protocol.turns import ThreadTokenUsage, Turn, TurnError
 
 from unspool_client.errors import ConnectionLost, RpcError
 from unspool_client.feed import RESUMED, EventStream, Feed
-from unspool_client.shapes import Input, Place, params_of, pieces, place
+from unspool_client.shapes import Input, Place, key, params_of, pieces, place
 
 if TYPE_CHECKING:
     from unspool_client.client import Client
@@ -92,7 +92,7 @@ class ThreadHandle:
             return await self._finish(turn.id, stream)
 
     async def start_turn(self, given: Input, **overrides: Any) -> Turn:
-        """Start a turn, or join the running one; overrides are the fields of `TurnStartParams`.
+        """Start a turn, or do with a running one what `if_busy` says; overrides are the fields of `TurnStartParams`.
 
         Every input carries a `client_user_message_id`. If the connection is lost before the answer, the turn is looked
         up by it after the reconnect, so that an input never runs twice and is not reported lost when it ran.
@@ -107,55 +107,59 @@ class ThreadHandle:
                 raise
             return found
 
-    async def steer(self, given: Input, *, turn_id: str) -> str:
+    async def steer(self, given: Input, *, turn_id: str, idempotency_key: str | None = None) -> str:
         """Add input to the running turn; refused unless that is `turn_id`. Gives the turn's id."""
         params = {"threadId": self.id, "expectedTurnId": turn_id, "input": pieces(given)}
+        params |= key(idempotency_key)
         return str((await self._client.call("turn/steer", params))["turnId"])
 
-    async def interrupt(self, turn_id: str) -> None:
+    async def interrupt(self, turn_id: str, *, idempotency_key: str | None = None) -> None:
         """Stop the running turn; its `turn/completed` follows."""
-        await self._client.call("turn/interrupt", {"threadId": self.id, "turnId": turn_id})
+        await self._client.call("turn/interrupt", {"threadId": self.id, "turnId": turn_id, **key(idempotency_key)})
 
     # Changes
 
-    async def compact(self, summary: str, keep_last: int = 0, *, interrupt: bool = False) -> Thread:
+    async def compact(
+        self, summary: str, keep_last: int = 0, *, interrupt: bool = False, idempotency_key: str | None = None
+    ) -> Thread:
         """Put a summary in place of the older history, keeping the newest items."""
-        return await self._change(
-            "thread/compact", {"summary": summary, "keepLast": keep_last, **({"interrupt": True} if interrupt else {})}
-        )
+        params = {"summary": summary, "keepLast": keep_last, **_options(interrupt, idempotency_key)}
+        return await self._change("thread/compact", params)
 
-    async def compact_start(self) -> None:
+    async def compact_start(self, *, idempotency_key: str | None = None) -> None:
         """Let the model summarise the history, in a turn of its own."""
-        await self._client.call("thread/compact/start", {"threadId": self.id})
+        await self._client.call("thread/compact/start", {"threadId": self.id, **key(idempotency_key)})
 
-    async def rollback(self, n: int, *, interrupt: bool = False) -> Thread:
+    async def rollback(self, n: int, *, interrupt: bool = False, idempotency_key: str | None = None) -> Thread:
         """Drop the newest n turns. Nothing is lost: `undo_rollback` brings them back."""
-        return await self._change("thread/rollback", {"numTurns": n, **({"interrupt": True} if interrupt else {})})
+        return await self._change("thread/rollback", {"numTurns": n, **_options(interrupt, idempotency_key)})
 
-    async def undo_rollback(self, *, interrupt: bool = False) -> Thread:
+    async def undo_rollback(self, *, interrupt: bool = False, idempotency_key: str | None = None) -> Thread:
         """Go back to before the newest rollback, revert or restore; again and again, until none is left."""
-        return await self._change("thread/rollback/undo", {"interrupt": True} if interrupt else {})
+        return await self._change("thread/rollback/undo", _options(interrupt, idempotency_key))
 
-    async def restore(self, at: Place, *, interrupt: bool = False) -> Thread:
+    async def restore(self, at: Place, *, interrupt: bool = False, idempotency_key: str | None = None) -> Thread:
         """Make an earlier point of any branch the thread's present again."""
-        return await self._change("thread/restore", {"at": place(at), **({"interrupt": True} if interrupt else {})})
+        return await self._change("thread/restore", {"at": place(at), **_options(interrupt, idempotency_key)})
 
     async def fork(self, at: Place | None = None, **params: Any) -> "ThreadHandle":
         """Start a thread from this one's past; further arguments are the fields of `ThreadForkParams`."""
         cut = {} if at is None else {"at": place(at)}
         return await self._client.fork_thread(self.id, **cut, **params)
 
-    async def revert(self, before_turn_id: str) -> Thread:
+    async def revert(self, before_turn_id: str, *, idempotency_key: str | None = None) -> Thread:
         """Drop this turn and all later ones."""
-        return await self._change("thread/revert", {"beforeTurnId": before_turn_id})
+        return await self._change("thread/revert", {"beforeTurnId": before_turn_id, **key(idempotency_key)})
 
-    async def set_name(self, name: str) -> None:
+    async def set_name(self, name: str, *, idempotency_key: str | None = None) -> None:
         """Name the thread."""
-        await self._client.call("thread/name/set", {"threadId": self.id, "name": name})
+        await self._client.call("thread/name/set", {"threadId": self.id, "name": name, **key(idempotency_key)})
 
-    async def inject_items(self, items: Sequence[Mapping[str, Any]]) -> None:
+    async def inject_items(self, items: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None) -> None:
         """Append raw items to the model's history."""
-        await self._client.call("thread/inject_items", {"threadId": self.id, "items": list(items)})
+        await self._client.call(
+            "thread/inject_items", {"threadId": self.id, "items": list(items), **key(idempotency_key)}
+        )
 
     async def _change(self, method: str, params: Mapping[str, Any]) -> Thread:
         result = await self._client.call(method, {"threadId": self.id, **params})
@@ -257,6 +261,10 @@ class ThreadHandle:
             return list((await self._client.call("thread/turns/list", params))["data"])
         except RpcError:
             return ()  # nothing recorded yet, or an ephemeral thread: lists are not served
+
+
+def _options(interrupt: bool, idempotency_key: str | None) -> dict[str, Any]:
+    return {**({"interrupt": True} if interrupt else {}), **key(idempotency_key)}
 
 
 def _result(

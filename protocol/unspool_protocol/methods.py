@@ -11,6 +11,7 @@ from unspool_protocol import (
     command_methods,
     findings,
     mcp_methods,
+    queue_methods,
     startup,
     threads,
     time_travel,
@@ -267,6 +268,33 @@ _TURNS = (
     Method(
         "turn/interrupt", turn_methods.TurnInterruptParams, turn_methods.TurnInterruptResult, doc="Stop a running turn."
     ),
+    Method(
+        "thread/queue/list",
+        queue_methods.ThreadQueueListParams,
+        queue_methods.ThreadQueueListResult,
+        doc="List the inputs that wait for a turn of their own.",
+    ),
+    Method(
+        "thread/queue/update",
+        queue_methods.ThreadQueueUpdateParams,
+        queue_methods.ThreadQueueChangeResult,
+        ours=True,
+        doc="Addition: change a waiting input, or move it.",
+    ),
+    Method(
+        "thread/queue/remove",
+        queue_methods.ThreadQueueRemoveParams,
+        queue_methods.ThreadQueueChangeResult,
+        ours=True,
+        doc="Addition: take a waiting input out.",
+    ),
+    Method(
+        "thread/queue/resume",
+        queue_methods.ThreadQueueResumeParams,
+        queue_methods.ThreadQueueChangeResult,
+        ours=True,
+        doc="Addition: go on with a paused queue.",
+    ),
 )
 
 EMPTY_LISTS = (
@@ -278,7 +306,6 @@ EMPTY_LISTS = (
     "permissionProfile/list",
     "project/list",
     "threadSection/list",
-    "thread/queue/list",
 )
 """Lists of things that this server does not have; the answer is an empty page."""
 

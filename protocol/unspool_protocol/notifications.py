@@ -17,6 +17,7 @@ from unspool_protocol.turns import (
     ItemCompletedParams,
     ItemStartedParams,
     ThreadNameParams,
+    ThreadQueueChanged,
     TokenUsageParams,
     TurnParams,
 )
@@ -85,6 +86,10 @@ class ThreadRevertedNotification(ExtendedWireModel):
     reason: Literal["rollback", "undo", "revert", "restore"] | None = None
     turn_ids: tuple[str, ...] | None = None
     restored_turn_ids: tuple[str, ...] | None = None
+
+
+class ThreadQueueChangedNotification(ThreadQueueChanged):
+    """Addition: the inputs that wait for a turn of their own have changed."""
 
 
 class ThreadSettingsUpdatedNotification(WireModel):
@@ -267,6 +272,7 @@ def _kinds() -> tuple[NotificationKind, ...]:
         "item/completed": ItemCompletedNotification,
         "thread/tokenUsage/updated": ThreadTokenUsageUpdatedNotification,
         "thread/reverted": ThreadRevertedNotification,
+        "thread/queue/changed": ThreadQueueChangedNotification,
         "error": ErrorNotification,
     }
     recorded_broadcast: _Group = {

@@ -41,6 +41,8 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     "activeTurn": (ErrorCode.INVALID_REQUEST, "A turn is running; `data.turnId` names it."),
     "noActiveTurn": (ErrorCode.INVALID_REQUEST, "No turn is running."),
     "otherActiveTurn": (ErrorCode.INVALID_REQUEST, "Another turn is running than the one that was named."),
+    "queueFull": (ErrorCode.INVALID_REQUEST, "As many inputs wait already as may; `data.most` says how many."),
+    "queuedInputNotFound": (ErrorCode.INVALID_REQUEST, "No such input waits (any more)."),
     "turnsOutOfRange": (
         ErrorCode.INVALID_REQUEST,
         "Not a whole number >= 1, or more turns than the thread has; nothing changed.",
@@ -154,7 +156,11 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
     "thread/audit": ("threadNotFound", "rolloutNotFound", "cursorInvalid", "corrupt"),
     "thread/branches": ("threadNotFound",),
     "thread/lineage": ("threadNotFound", "noRollout", "cursorInvalid"),
-    "turn/start": ("threadNotFound", "activeTurn", "writeFailed"),
+    "turn/start": ("threadNotFound", "activeTurn", "queueFull", "writeFailed"),
+    "thread/queue/list": ("threadNotFound", "corrupt"),
+    "thread/queue/update": ("threadNotFound", "queuedInputNotFound", "writeFailed"),
+    "thread/queue/remove": ("threadNotFound", "queuedInputNotFound", "writeFailed"),
+    "thread/queue/resume": ("threadNotFound", "writeFailed"),
     "turn/steer": ("threadNotFound", "noActiveTurn", "otherActiveTurn"),
     "turn/interrupt": ("threadNotFound", "noActiveTurn", "otherActiveTurn"),
 }

@@ -1,11 +1,11 @@
 """`turn/start`, `turn/steer` and `turn/interrupt` (`wire` §4, §6)."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator
 
-from unspool_protocol.base import KeyedParams, PathText, WireModel
+from unspool_protocol.base import ExtendedWireModel, KeyedParams, PathText, WireModel
 from unspool_protocol.items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from unspool_protocol.settings import ApprovalPolicy, ApprovalsReviewer, CollaborationMode, SandboxPolicy
 from unspool_protocol.turns import Turn
@@ -46,7 +46,8 @@ class TurnStartParams(KeyedParams):
         client_user_message_id: Comes back as the item's `clientId`. A message sent again with the same id is answered
             with its turn and not run again, also after a restart, a compaction, or a rollback of that turn (addition).
         if_busy: Addition: what happens while a turn runs. `join` (as without it): the input joins that turn. `reject`:
-            the call is refused. `interrupt`: the running turn is ended first.
+            the call is refused. `interrupt`: the running turn is ended first. `queue`: the input is recorded and runs
+            as a turn of its own when the thread is idle, in order, also after a restart.
         tool_output: Instead of `input`.
         additional_context: By an identifier that the client chooses; told before the message.
         turn_trigger: What made the client start the turn; recorded, without further meaning.
@@ -67,17 +68,31 @@ class TurnStartParams(KeyedParams):
     personality: str | None = None
     service_tier: str | None = None
     client_user_message_id: str | None = None
-    if_busy: Literal["join", "reject", "interrupt"] | None = None
+    if_busy: Literal["join", "reject", "queue", "interrupt"] | None = None
     collaboration_mode: CollaborationMode | None = None
     tool_output: TurnToolOutput | None = None
     additional_context: Mapping[str, AdditionalContext] | None = None
     turn_trigger: str | None = None
 
 
-class TurnStartResult(WireModel):
-    """The turn as it begins, without items, or the running one that the input joined."""
+class QueuePlace(WireModel):
+    """Where an input waits: its id in the queue, and its place from the front, 0 for the next one."""
+
+    queue_id: str
+    position: int
+
+
+class TurnStartResult(ExtendedWireModel):
+    """The turn as it begins, without items, or the running one that the input joined.
+
+    Attributes:
+        queued: Addition: the input waits; `turn` is the one that will run, with the id that it will have.
+    """
+
+    additions: ClassVar[frozenset[str]] = frozenset({"queued"})
 
     turn: Turn
+    queued: QueuePlace | None = None
 
 
 class TurnSteerParams(KeyedParams):

@@ -148,3 +148,38 @@ class ThreadRevertedParams(ExtendedWireModel):
     reason: str | None = None
     turn_ids: tuple[str, ...] = ()
     restored_turn_ids: tuple[str, ...] | None = None
+
+
+class QueuedTurn(WireModel):
+    """An input that waits.
+
+    Attributes:
+        turn_id: The id that its turn will have.
+        input: As the client gave it.
+    """
+
+    queue_id: str
+    turn_id: str
+    input: tuple[Mapping[str, Any], ...] = ()
+    client_user_message_id: str | None = None
+
+
+QueueChange = Literal["added", "updated", "moved", "removed", "started", "paused", "resumed"]
+"""What happened to a queue."""
+
+
+class ThreadQueueChanged(WireModel):
+    """Addition: the queue of a thread has changed.
+
+    Attributes:
+        change: `started`: the input's turn has taken it in. `paused` and `resumed` are about the whole queue.
+        queue_id: The input concerned.
+        position: Its new place from the front, where it has one that is not the end.
+        entry: The input as it is now, when it was added, updated or moved.
+    """
+
+    thread_id: str
+    change: QueueChange
+    queue_id: str | None = None
+    position: int | None = None
+    entry: QueuedTurn | None = None

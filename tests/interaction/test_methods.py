@@ -220,13 +220,13 @@ async def starting_up(client: Client, called: set[str]) -> None:
     for method, result in expected.items():
         found = await client.call(method, {})
         assert {key: found.get(key) for key in result} == result, method
-    for method in EMPTY_LISTS:
+    for method in (*EMPTY_LISTS, "thread/queue/list"):
         assert (await client.call(method, {}))["data"] == []
     models = (await client.call("model/list", {}))["data"]
     assert [model["isDefault"] for model in models].count(True) == 1
     config = (await client.call("config/read", {"includeLayers": False, "cwd": "."}))["config"]
     assert config["model_provider"] == "offline" and "model_providers" not in config
-    called |= {*expected, *EMPTY_LISTS, "model/list", "config/read"}
+    called |= {*expected, *EMPTY_LISTS, "thread/queue/list", "model/list", "config/read"}
 
 
 async def test_nothing_is_served_before_the_handshake(any_house: House) -> None:

@@ -130,6 +130,7 @@ async def _resumed(
     events = replay is not None and replay.mode == "events"
     subscription = shared.hub.subscribe(ctx.peer, session.thread_id, after=after, replay=events)
     ctx.after(subscription.release)
+    ctx.after(session.on_idle)  # what waits runs as soon as somebody looks
     partial_text = replay is not None and replay.mode == "snapshot"
     shown: tuple[Turn, ...] = tuple(with_running(turn, session, partial=partial_text) for turn in turns)
     if turns:

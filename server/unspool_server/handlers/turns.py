@@ -35,7 +35,7 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
     )
     shared.sessions.check_turns(session)
     call = keyed(ctx, "turn/start", params, session.thread_id)
-    return TurnStartResult(turn=await start_turn(session, params, message, call, ctx.after))
+    return await start_turn(session, params, message, call, ctx.after)
 
 
 async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerResult:

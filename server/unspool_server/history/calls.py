@@ -25,7 +25,8 @@ class CallMark:
     Attributes:
         thread_id: Whose call it was: copies of records in a fork are not its calls.
         digest: Of the parameters, so that a key used for something else is noticed.
-        turn_id: The turn that the call began or joined.
+        turn_id: The turn that the call began or joined, or that its input waited for.
+        queued: Its input had to wait.
         place: Just behind the change, once it is recorded.
     """
 
@@ -35,6 +36,7 @@ class CallMark:
     key: str
     digest: str
     turn_id: str | None = None
+    queued: bool = False
     place: Position | None = None
 
     @property
@@ -45,7 +47,7 @@ class CallMark:
     def fields(self) -> dict[str, Any]:
         """As it stands in the log."""
         given = {"threadId": self.thread_id, "method": self.method, "key": self.key, "digest": self.digest}
-        more = {"scope": self.scope or None, "turnId": self.turn_id}
+        more = {"scope": self.scope or None, "turnId": self.turn_id, "queued": self.queued or None}
         return given | {name: value for name, value in more.items() if value is not None}
 
 
@@ -84,7 +86,8 @@ def call_of(record: Record) -> CallMark | None:
     if thread_id is None or method is None or key is None or digest is None:
         return None
     place = Position(record.rollout_id, record.ordinal + 1)
-    return CallMark(thread_id, text_of(told, "scope") or "", method, key, digest, text_of(told, "turnId"), place)
+    scope, turn_id, queued = text_of(told, "scope") or "", text_of(told, "turnId"), told.get("queued") is True
+    return CallMark(thread_id, scope, method, key, digest, turn_id, queued, place)
 
 
 class CallIndex:
@@ -110,7 +113,7 @@ class CallIndex:
     def part(self, rollout_id: str) -> dict[str, Any]:
         """What one rollout contributed, to be kept beside it. `add_part` is the reverse."""
         calls = [
-            [*mark.id, mark.digest, mark.turn_id, mark.place.ordinal]
+            [*mark.id, mark.digest, mark.turn_id, mark.queued, mark.place.ordinal]
             for mark in self.calls.values()
             if mark.place is not None and mark.place.rollout_id == rollout_id
         ]
@@ -128,9 +131,11 @@ class CallIndex:
             ValueError, TypeError, KeyError: Not in our shape; some of it may be taken in, which does no harm.
         """
         own = kept["threadId"] == self.thread_id
-        for scope, method, key, digest, turn_id, ordinal in kept["calls"] if own else ():
+        for scope, method, key, digest, turn_id, queued, ordinal in kept["calls"] if own else ():
             place = Position(rollout_id, int(ordinal))
-            mark = CallMark(self.thread_id, str(scope), str(method), str(key), str(digest), turn_id, place)
+            mark = CallMark(
+                self.thread_id, str(scope), str(method), str(key), str(digest), turn_id, queued is True, place
+            )
             self.calls[mark.id] = mark
         for client_id, turn_id, ordinal in kept["messages"]:
             if below is None or int(ordinal) <= below:

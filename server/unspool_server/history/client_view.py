@@ -2,7 +2,8 @@
 
 One incremental fold serves live threads and replay alike, in both log modes. It never raises: ill-shaped payloads are
 passed over. Recorded kinds: `turn/started`, `item/started` (user messages), `item/completed`, `error`,
-`thread/tokenUsage/updated`, `turn/completed`, `thread/name/updated`, `thread/reverted`. Everything else that clients
+`thread/tokenUsage/updated`, `turn/completed`, `thread/name/updated`, `thread/reverted`, `thread/queue/changed`.
+Everything else that clients
 see (deltas, status, starts of other items) is not in the log. Which records are in force is decided elsewhere (spans).
 """
 
@@ -36,6 +37,7 @@ from .in_force import restore_of
 from .item_shapes import wire_item
 from .legacy_events import LEGACY_ITEM_EVENTS, REASONING_EVENTS, legacy_item
 from .partial_items import grown
+from .queue import queue_change
 from .state import Out, Span
 from .survival import client_survival
 from .turn_draft import TurnDraft, epoch_ms
@@ -123,6 +125,8 @@ class ClientView:
             self._apply_checkpoint(record)
         elif record.type == RecordType.SESSION_META:
             self._apply_header(record)
+        if (change := queue_change(record, self.thread_id)) is not None:
+            self._emit("thread/queue/changed", change)
         return self._events
 
     def settle(self) -> list[ClientEvent]:

@@ -13,6 +13,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Position, Record
 
 from unspool_server.errors import NotMaterialised, RequestError, Unsupported
 from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.queue import carried
 from unspool_server.history.rollback import check_num_turns, rollback_marker
 from unspool_server.history.tenancy import tenant_member
 from unspool_server.history.turn_pages import TurnSlice
@@ -131,6 +132,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
                 **({"restoredTurnIds": list(reason.restored_turn_ids)} if reason.restored_turn_ids else {}),
                 "left": {"rolloutId": left.rollout_id, "endOrdinal": left.ordinal},
                 "origin": _origin(session),
+                **carried(session.queue, session.thread_id),
             }
         },
     )

@@ -24,6 +24,7 @@ from unspool_server.history.compact import (
 from unspool_server.history.compact import summary_text as prefixed_summary
 from unspool_server.history.context import ContextUpdate, initial_context
 from unspool_server.history.prompt import base_item, prompt_items
+from unspool_server.history.queue import carried
 from unspool_server.history.state import Item, PreviousSettings
 from unspool_server.history.tokens import estimate_history
 from unspool_server.model.contract import ItemDone, ModelRequest, ResponseDone
@@ -213,7 +214,14 @@ def _checkpoint(
         previous_settings=PreviousSettings(turn.plan.settings.model, None, False),
         last_started_turn_id=turn.id,
         latest_usage=usage[0].payload if usage else None,
+        extra=_ours(session),
     )
+
+
+def _ours(session: Session) -> Mapping[str, Any] | None:
+    """What waits goes along with a checkpoint, since a restart reads back to it only."""
+    queue = carried(session.queue, session.thread_id)
+    return {"unspool": queue} if queue else None
 
 
 def _count(session: Session, summary: Summary, estimate: int) -> NewRecord:
@@ -247,6 +255,7 @@ async def compact_with_summary(session: Session, summary: str, keep_last: int) -
         window=next_window(state.window, new_id()),
         previous_settings=state.previous_settings,
         last_started_turn_id=turn_id,
+        extra=_ours(session),
     )
     item = ContextCompactionItem(id=new_id())
     total = thread_total(session)

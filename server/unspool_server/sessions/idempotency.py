@@ -41,8 +41,8 @@ def keyed_call(method: str, params: KeyedParams, *, scope: str = "", thread_id: 
 
 
 def digest_of(params: KeyedParams) -> str:
-    """A check value over everything that a request says beside its key; members at their defaults do not count."""
-    told: Any = params.model_dump(by_alias=True, mode="json", exclude={"idempotency_key"}, exclude_defaults=True)
+    """A check value over everything that a request says beside its key; null members do not count."""
+    told: Any = params.model_dump(by_alias=True, mode="json", exclude={"idempotency_key"}, exclude_none=True)
     return xxhash.xxh3_128_hexdigest(orjson.dumps(told, option=orjson.OPT_SORT_KEYS))
 
 

@@ -36,12 +36,14 @@ class UserMessage:
         item: What clients see.
         additions: Context that the client adds; told before the message where the model does not know it.
         call: The keyed call that brought it, where its mark is to be recorded with the message.
+        queue_id: Its id in the queue that it waited in.
     """
 
     content: Sequence[Mapping[str, Any]]
     item: UserMessageItem
     item_id: str = field(default_factory=lambda: f"msg_{new_id()}")
     call: CallMark | None = None
+    queue_id: str | None = None
     additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
 
     @property
@@ -72,6 +74,7 @@ class ExternalMessage:
     item_id: str = field(default_factory=lambda: f"fco_{new_id()}")
     additions: Mapping[str, AdditionalContext] = field(default_factory=dict)
     call: CallMark | None = None
+    queue_id: str | None = None
     client_id: None = None
     text: str = ""
 

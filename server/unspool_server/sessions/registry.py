@@ -21,6 +21,7 @@ from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.idempotency import carried_out, once
 from unspool_server.sessions.opening import Opener, check_thread_id
+from unspool_server.sessions.queue_run import wake
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.tenants import Tenants
@@ -167,6 +168,7 @@ class Sessions:
 
     def _enter(self, session: Session) -> Session:
         self._live[session.thread_id] = session
+        session.on_idle = partial(wake, session)
         metrics.THREADS_LOADED.add()
         logs.event(logger, "thread loaded", thread=session.thread_id, records=len(session.history.records))
         self.tenants.note(session.thread_id, session.facts.tenant)
@@ -187,7 +189,7 @@ class Sessions:
 
     def _may_unload(self, thread_id: str) -> bool:
         session = self._live.get(thread_id)
-        if session is None or session.turn is not None or thread_id in self._kept:
+        if session is None or session.turn is not None or session.queue.runnable or thread_id in self._kept:
             return False
         return self.env.sink.subscribers(thread_id) == 0
 

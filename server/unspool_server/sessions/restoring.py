@@ -14,7 +14,9 @@ from unspool_protocol.log import HistoryMode, Position, Record
 from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import RequestError
+from unspool_server.history.calls import with_ours
 from unspool_server.history.client_view import ClientEvent, folded_view
+from unspool_server.history.queue import carried
 from unspool_server.history.rollback import legacy_restore, legacy_undo_place
 from unspool_server.history.turn_pages import turn_slices
 from unspool_server.sessions.branching import Reason, append_legacy, branch, materialised
@@ -168,7 +170,8 @@ async def _go_back_in_log(session: Session, ordinal: int, word: str) -> list[Cli
         next_item=int(view.next_item_id.removeprefix("item-")),
         window_id=new_id(),
     )
-    return await append_legacy(session, records)
+    queue = carried(session.queue, session.thread_id)
+    return await append_legacy(session, [with_ours(record, **queue) for record in records])
 
 
 def _turn_ids(session: Session, records: Sequence[Record]) -> list[str]:

@@ -17,6 +17,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Record
 from unspool_server.errors import StoreClosed, ThreadBusy, WriteFailed
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
+from unspool_server.history.queue import NOTHING, applied, folded_queue
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.known_calls import KnownCalls
 from unspool_server.sessions.memory import LiveHistory
@@ -87,6 +88,8 @@ class Session:
         self._owed_warning: str | None = None
         self.calls = KnownCalls(log, self.store)
         self.calling: CallMark | None = None
+        self.queue = NOTHING
+        self.on_idle: Callable[[], None] = lambda: None
         self.refold()
         env.sink.reset(self.thread_id, self.end_cursor)
         self.publish_events(self.view.settle())
@@ -217,6 +220,7 @@ class Session:
     def refold(self) -> None:
         """Compute the clients' view of the running turn anew, after a record that changed what earlier ones mean."""
         self.view = folded_view(self.history.records, self.thread_id, self.mode)
+        self.queue = folded_queue(self.history.records, self.thread_id, self.log.info.rollout_id)
         self.view.forget_finished()
 
     def take_in(self, records: Sequence[Record]) -> list[ClientEvent]:
@@ -224,6 +228,8 @@ class Session:
         self.history.extend(records)
         self.facts.updated_at = now_s()
         self.calls.take(records)
+        for record in records:
+            self.queue = applied(self.queue, record, self.thread_id)
         return [event for record in records for event in self.view.apply(record)]
 
     def publish_events(self, events: Sequence[ClientEvent]) -> None:
@@ -273,6 +279,7 @@ class Session:
         if self.calls.must_be_kept:
             self.spawn(self.calls.keep(), "calls")
         self.env.idle(self.thread_id)
+        self.on_idle()
 
     async def flushed(self) -> bool:
         """Try to get everything written; False (and a warning) when the disk refuses."""
@@ -291,6 +298,7 @@ class Session:
             The events of its first records, not published yet.
         """
         self.log, self.history = log, history
+        self.queue = folded_queue(history.records, self.thread_id, log.info.rollout_id)
         self.view = ClientView(self.thread_id, self.mode)
         own = [record for record in history.records[1:] if record.rollout_id == log.info.rollout_id]
         for record in history.records[1 : len(history.records) - len(own)]:

@@ -20,7 +20,7 @@ from unspool_protocol.turns import TurnParams
 
 from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
-from unspool_server.history.calls import marked
+from unspool_server.history.calls import marked, with_ours
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
@@ -197,7 +197,12 @@ class Turn:
             *(item_record(self.attributed(item, stamp)) for item in (*items, message.response_item)),
             self.item_event(message.item.model_copy(update={"started_at_ms": None}), stamp, stamp),
         ]
-        await session.record(*(records if message.call is None else marked(records, message.call)))
+        told = records.pop()
+        if message.queue_id is not None:
+            records[-1] = with_ours(records[-1], queued=message.queue_id)
+        if message.call is not None:
+            records = marked(records, message.call)
+        await session.record(*records, told)
 
     def attributed(self, item: Mapping[str, Any], created_ms: int | None = None) -> dict[str, Any]:
         """A Responses item with the turn it belongs to, as the log keeps it (01 §3.2)."""
@@ -246,6 +251,10 @@ class Turn:
     def holds_input(self, client_id: str) -> bool:
         """Whether a message with this id was accepted by the turn and is perhaps not recorded yet."""
         return any(message.client_id == client_id for message in (*self.plan.messages, *self.pending))
+
+    def takes(self, queue_id: str) -> bool:
+        """Whether the turn runs an input that waited in the queue."""
+        return any(message.queue_id == queue_id for message in self.plan.messages)
 
     def steer(self, message: TurnMessage) -> None:
         """Add input to the running turn; a running request is cut so that the model sees it at once."""

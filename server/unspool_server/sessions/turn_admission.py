@@ -3,17 +3,23 @@
 What a call that comes again gets is said here too: a message by its client's id, a call by its key.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from unspool_protocol.turn_methods import TurnStartParams
+from unspool_protocol.turn_methods import QueuePlace, TurnStartParams, TurnStartResult
+from unspool_protocol.turns import ItemsView, TurnStatus
 from unspool_protocol.turns import Turn as WireTurn
 
 from unspool_server.errors import LimitReached, RequestError, ThreadBusy
 from unspool_server.history.calls import CallMark
+from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.queue import QueuedInput
 from unspool_server.sessions.compaction import CompactionTurn
 from unspool_server.sessions.idempotency import begins, once, recorded_turn, travels_with_message
 from unspool_server.sessions.input import TurnMessage
+from unspool_server.sessions.queue_run import pause, unpause
+from unspool_server.sessions.queueing import change_queue, waiting
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
 from unspool_server.sessions.summaries import settings_told
@@ -27,16 +33,20 @@ class Admitted:
     Attributes:
         begins: A turn that is to begin, in place of the running one if there is one.
         joins: The running turn and the message that joins it.
+        queued: Where the input waits.
+        events: What the answer is followed by.
     """
 
     answer: WireTurn
     begins: Turn | None = None
     joins: tuple[Turn, TurnMessage] | None = None
+    queued: QueuePlace | None = None
+    events: Sequence[ClientEvent] = ()
 
 
 async def start_turn(
     session: Session, params: TurnStartParams, message: TurnMessage | None, call: CallMark | None, after: After
-) -> WireTurn:
+) -> TurnStartResult:
     """Begin a turn, or do with a busy thread what `ifBusy` says. All that is to be seen of it follows the answer.
 
     A message whose `clientUserMessageId` the thread knows already was sent again: its turn is answered, nothing runs.
@@ -48,7 +58,7 @@ async def start_turn(
     """
     admit = partial(once, session, call, partial(_admit, session, params, message), partial(_again, session))
     admitted: Admitted = await session.answered_step(after, admit, partial(_begin, session))
-    return admitted.answer
+    return TurnStartResult(turn=admitted.answer, queued=admitted.queued)
 
 
 async def _admit(session: Session, params: TurnStartParams, message: TurnMessage | None) -> Admitted:
@@ -58,6 +68,8 @@ async def _admit(session: Session, params: TurnStartParams, message: TurnMessage
     running = session.turn
     if running is not None and params.if_busy == "reject":
         raise ThreadBusy("a turn is in progress", running.id)
+    if params.if_busy == "queue" and (running is not None or session.queue.runnable):
+        return await _enqueue(session, params, message)
     if running is not None and params.if_busy in (None, "join"):
         _check_steerable(running)
         _check_queue(session, running)
@@ -74,6 +86,26 @@ async def _admit(session: Session, params: TurnStartParams, message: TurnMessage
     return Admitted(turn.answer(), begins=turn)
 
 
+async def _enqueue(session: Session, params: TurnStartParams, message: TurnMessage | None) -> Admitted:
+    promised = session.calling.turn_id if session.calling is not None else None
+    entry = waiting(session, params, message, promised)
+    if session.calling is not None:
+        session.calling = replace(session.calling, turn_id=entry.turn_id, queued=True)
+    events = await change_queue(session, "added", entry)
+    return replace(_waits(session, entry), events=events)
+
+
+def _waits(session: Session, entry: QueuedInput) -> Admitted:
+    """The answer for an input that waits: the turn that it will have."""
+    place = QueuePlace(queue_id=entry.queue_id, position=session.queue.position(entry.queue_id))
+    return Admitted(promised_turn(entry.turn_id), queued=place)
+
+
+def promised_turn(turn_id: str, status: TurnStatus = TurnStatus.IN_PROGRESS) -> WireTurn:
+    """A turn that has not begun."""
+    return WireTurn(id=turn_id, root_turn_id=turn_id, items_view=ItemsView.NOT_LOADED, status=status)
+
+
 def _turn(session: Session, kind: type[Turn], plan: TurnPlan) -> Turn:
     """A turn for the call that is being carried out: with the id that it was promised, if it was and never began."""
     if session.calling is not None and session.calling.turn_id is not None:
@@ -84,15 +116,18 @@ def _turn(session: Session, kind: type[Turn], plan: TurnPlan) -> Turn:
 
 
 async def _begin(session: Session, admitted: Admitted) -> None:
+    session.publish_events(admitted.events)
     if admitted.joins is not None:
         running, message = admitted.joins
         running.steer(message)
     if admitted.begins is not None:
-        await _replace(session, admitted.begins)
+        await _replace(session, admitted.begins, going_on=True)
 
 
-async def _replace(session: Session, turn: Turn, *, marker: bool = True) -> None:
-    """Let a turn begin; one that runs is ended first."""
+async def _replace(session: Session, turn: Turn, *, marker: bool = True, going_on: bool = False) -> None:
+    """Let a turn begin; one that runs is ended first. `going_on` lets a paused queue follow it."""
+    if going_on:
+        await unpause(session)
     if session.turn is not None and session.turn is not turn:
         await session.turn.abort("interrupted", marker=marker)
     if turn.kind == "compact":
@@ -110,7 +145,12 @@ async def _again(session: Session, mark: CallMark) -> Admitted | None:
         return Admitted(session.turn.answer())
     if mark.place is None:
         return None
+    waits = next((one for one in session.queue.entries if one.turn_id == mark.turn_id), None)
+    if waits is not None:
+        return _waits(session, waits)
     found = await recorded_turn(session.store, mark.turn_id, mark.place)
+    if found is None and mark.queued:
+        return Admitted(promised_turn(mark.turn_id, TurnStatus.INTERRUPTED))  # taken out of the queue
     return None if found is None else Admitted(found)
 
 
@@ -122,6 +162,9 @@ async def _sent_before(session: Session, message: TurnMessage | None) -> Admitte
     turn = session.turn
     if turn is not None and turn.holds_input(client_id):
         return Admitted(turn.answer())
+    for waits in session.queue.entries:
+        if waits.params.get("clientUserMessageId") == client_id:
+            return _waits(session, waits)
     said = await session.calls.message(client_id)
     if said is None:
         return None
@@ -218,6 +261,7 @@ async def interrupt_turn(session: Session, turn_id: str, call: CallMark | None, 
 
     async def abort(turns: list[Turn]) -> None:
         for turn in turns:
+            await pause(session)
             await turn.abort("interrupted")
 
     await session.answered_step(after, partial(once, session, call, check, again), abort)
@@ -252,4 +296,5 @@ async def start_compaction(session: Session, call: CallMark | None, after: After
 async def end_running(session: Session, *, interrupt: bool) -> None:
     """Make way for a transformation: with the caller's word a running turn is ended, else the gate refuses later."""
     if interrupt and session.turn is not None:
+        await pause(session)
         await session.turn.abort("interrupted")
