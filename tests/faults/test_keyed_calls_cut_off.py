@@ -1,4 +1,4 @@
-"""A keyed call whose process ended after any line that it wrote, and its repeat: nothing runs twice, nothing is lost."""
+"""Keyed calls whose process ended after any line that they wrote, and their repeats: nothing runs twice or is lost."""
 
 from pathlib import Path
 from typing import Any
