@@ -36,6 +36,7 @@ _READ = (
     "thread/readState/update",
     "thread/goal/get",
     "thread/backgroundTerminals/list",
+    "thread/queue/list",
     *EMPTY_LISTS,
 )
 _WRITE = (
@@ -56,6 +57,9 @@ _WRITE = (
     "thread/shellCommand",
     "thread/backgroundTerminals/clean",
     "thread/backgroundTerminals/terminate",
+    "thread/queue/update",
+    "thread/queue/remove",
+    "thread/queue/resume",
     "turn/start",
     "turn/steer",
     "turn/interrupt",
