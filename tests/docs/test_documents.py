@@ -74,6 +74,7 @@ def test_the_table_of_settings_is_what_the_configuration_models_say() -> None:
     assert {path.name: text_of(path) == text for path, text in wanted.items()} == {
         "protocol.md": True,
         "operations.md": True,
+        "security.md": True,
     }, "run `make docs`"
 
 
