@@ -1,11 +1,13 @@
 """Every keyed call that is made again: at once, after a restart, with other parameters, while the first one runs."""
 
 import asyncio
+import errno
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tests.conformance.faulty_shelf import Faults
 from tests.interaction.house import House
 from tests.interaction.stories import HANG, hanging
 
@@ -204,3 +206,19 @@ async def test_a_busy_thread_rejects_or_makes_way_as_the_caller_says(house: Hous
         assert words == [("turn/completed", turn), ("turn/started", newer), ("turn/completed", newer)]
         assert await client.begin(thread, "now", ifBusy="interrupt", idempotencyKey=KEY) == newer
         assert [turn[0] for turn in await client.shown(thread)] == ["go", "now"]
+
+
+async def test_a_key_that_cannot_be_written_leaves_the_thread_idle_and_the_key_free(house: House) -> None:
+    house.offline()
+    house.faults = Faults()
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "one")
+        asked = {"threadId": thread, "idempotencyKey": KEY, **CHANGES["turn/start"]}
+        house.faults.plan("append", errno.ENOSPC, times=50)
+        assert (await client.refused("turn/start", asked)).reason == "writeFailed"
+        assert daemon.session(thread).turn is None
+        house.faults.clear()
+        await client.ended((await client.call("turn/start", asked))["turn"]["id"])
+        assert [turn[0] for turn in await client.shown(thread)] == ["one", "three"]

@@ -81,8 +81,6 @@ async def _admit(session: Session, params: TurnStartParams, message: TurnMessage
         session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
     plan = TurnPlan(settings, [message] if message is not None else [], params.output_schema, params.turn_trigger)
     turn = _turn(session, Turn, plan)
-    if running is None:
-        session.turn = turn
     return Admitted(turn.answer(), begins=turn)
 
 
