@@ -17,6 +17,7 @@ from unspool_server.access.scopes import METHOD_SCOPES
 from unspool_server.config import (
     AccessOptions,
     AccessToken,
+    AgentOptions,
     Config,
     HistoryOptions,
     Limits,
@@ -36,6 +37,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "sandbox_workspace_write": WorkspaceWrite,
     "shell_environment_policy": ShellEnvironmentPolicy,
     "history": HistoryOptions,
+    "agents": AgentOptions,
     "mcp_servers.NAME": McpServerConfig,
     "access": AccessOptions,
     "[access.tokens]": AccessToken,
@@ -72,6 +74,7 @@ WORDS: dict[str, str] = {
     "history": "How logs are kept, see below.",
     "logging": "What is written to stderr, see below.",
     "tracing": "Spans for OpenTelemetry, see below.",
+    "agents": "Sub-agents, see below.",
     "mcp_servers": "Servers whose tools the model may use, see below.",
     "command": "Program that is started and spoken to on its standard streams.",
     "base_url": "Where the service is, `/v1` included.",

@@ -200,6 +200,33 @@ class WebSearchItem(_Item):
     action: Mapping[str, Any] | None = None
 
 
+class SubAgentActivityItem(_Item):
+    """Something that happened to an agent that the thread has spawned.
+
+    Attributes:
+        agent_thread_id: The agent's thread.
+        agent_path: Its name in the tree of agents, as `/root/NAME`.
+    """
+
+    type: Literal["subAgentActivity"] = "subAgentActivity"
+    kind: Literal["started", "interacted", "interrupted", "completed"]
+    agent_thread_id: str
+    agent_path: str
+    model: str | None = None
+    reasoning_effort: str | None = None
+
+
+class CollabAgentToolCallItem(_Item):
+    """A call of a tool of the multi-agent kind that is no `subAgentActivity`: waiting."""
+
+    type: Literal["collabAgentToolCall"] = "collabAgentToolCall"
+    tool: str = "wait"
+    status: ItemStatus = ItemStatus.IN_PROGRESS
+    sender_thread_id: str
+    receiver_thread_ids: tuple[str, ...] = ()
+    agents_states: Mapping[str, Any] = Field(default_factory=dict)
+
+
 class ContextCompactionItem(_Item):
     """The history was replaced by a summary here."""
 
@@ -250,6 +277,8 @@ _KNOWN = frozenset(
         "mcpToolCall",
         "dynamicToolCall",
         "functionCallOutput",
+        "subAgentActivity",
+        "collabAgentToolCall",
         "webSearch",
         "contextCompaction",
         "plan",
@@ -274,6 +303,8 @@ ThreadItem = Annotated[
     | Annotated[McpToolCallItem, Tag("mcpToolCall")]
     | Annotated[DynamicToolCallItem, Tag("dynamicToolCall")]
     | Annotated[FunctionCallOutputItem, Tag("functionCallOutput")]
+    | Annotated[SubAgentActivityItem, Tag("subAgentActivity")]
+    | Annotated[CollabAgentToolCallItem, Tag("collabAgentToolCall")]
     | Annotated[WebSearchItem, Tag("webSearch")]
     | Annotated[ContextCompactionItem, Tag("contextCompaction")]
     | Annotated[PlanItem, Tag("plan")]

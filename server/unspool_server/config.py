@@ -210,6 +210,20 @@ class TracingOptions(ConfigModel):
     endpoint: str | None = None
 
 
+class AgentOptions(ConfigModel):
+    """`[agents]`: sub-agents that the model may start.
+
+    Attributes:
+        enabled: Offer the model tools to start agents, to talk with them and to wait for them.
+        max_threads: Agents of one tree that may work at once.
+        max_depth: How deep agents may start agents: 1 for those of a thread itself only.
+    """
+
+    enabled: bool = False
+    max_threads: int = Field(default=6, ge=1)
+    max_depth: int = Field(default=1, ge=1)
+
+
 McpApproval = Literal["auto", "prompt", "approve"]
 
 
@@ -349,6 +363,7 @@ class Config(ConfigModel):
     history: HistoryOptions = HistoryOptions()
     logging: LoggingOptions = LoggingOptions()
     tracing: TracingOptions = TracingOptions()
+    agents: AgentOptions = AgentOptions()
     mcp_servers: Mapping[str, McpServerConfig] = Field(default_factory=dict)
     features: Mapping[str, Any] = Field(default_factory=dict)
     access: AccessOptions = Field(default=AccessOptions(), exclude=True)

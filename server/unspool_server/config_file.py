@@ -30,7 +30,7 @@ CONFIG_FILE = "config.toml"
 
 # fmt: off
 FOREIGN_KEYS = frozenset((
-    "agents", "allow_symlinked_codex_home", "analytics", "apps", "apps_mcp_product_sku",
+    "allow_symlinked_codex_home", "analytics", "apps", "apps_mcp_product_sku",
     "audio", "auto_review", "background_terminal_max_timeout", "browser_use", "chatgpt_base_url",
     "check_for_update_on_startup", "cli_auth_credentials_store", "client_search_provider", "cloud", "code_mode",
     "computer_use", "daybreak", "default_permissions", "desktop", "disable_paste_burst",

@@ -23,6 +23,7 @@ from unspool_server.handlers.opening import tell
 from unspool_server.handlers.places import point_on, shelf_at, shelf_of
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.summary import summarise
+from unspool_server.sessions.agent_tree import descendants
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
 from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
@@ -118,8 +119,9 @@ async def thread_items_list(ctx: RequestContext, params: ThreadItemsListParams) 
 
 
 async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadListResult:
-    """A page of threads, each id once; no filter that was not asked for."""
+    """A page of threads, each id once. Threads that threads have started come where they are asked for."""
     shared = services(ctx)
+    below = await _below(shared, params)
     query = ListQuery(
         limit=page_size(params.limit, DEFAULT_THREADS),
         cursor=params.cursor,
@@ -128,6 +130,8 @@ async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadLi
         archived=bool(params.archived),
         model_providers=params.model_providers or None,
         source_kinds=params.source_kinds or None,
+        without_agents=not params.source_kinds and below is None,
+        thread_ids=below,
         cwd=(params.cwd,) if isinstance(params.cwd, str) else params.cwd or None,
         search=params.search_term or None,
         tenant=ctx.peer.principal.tenant,
@@ -135,6 +139,19 @@ async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadLi
     page = await shared.env.catalogue.list(query)
     threads = [await _listed(shared, one) for one in page.items]
     return ThreadListResult(data=tuple(threads), next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor)
+
+
+async def _below(shared: Services, params: ThreadListParams) -> frozenset[str] | None:
+    """The threads that a thread has started (and those have), as the filters ask; None where they ask for nothing."""
+    if params.parent_thread_id is not None and params.ancestor_thread_id is not None:
+        raise InvalidParams(
+            "`parentThreadId` and `ancestorThreadId` are mutually exclusive", data={"field": "ancestorThreadId"}
+        )
+    if params.parent_thread_id is not None:
+        return await descendants(shared.env, params.parent_thread_id, archived=bool(params.archived), depth=1)
+    if params.ancestor_thread_id is not None:
+        return await descendants(shared.env, params.ancestor_thread_id, archived=bool(params.archived))
+    return None
 
 
 async def _listed(shared: Services, summary: ThreadSummary) -> Thread:

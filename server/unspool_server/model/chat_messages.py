@@ -66,7 +66,7 @@ class _Messages:
         kind = item.get("type", "message")
         if kind == "message" and item.get("role") == "assistant":
             self._say(item_text({"content": item.get("content")}))
-        elif kind == "message":
+        elif kind in ("message", "agent_message"):
             self._close()
             role = "system" if item.get("role") in ("developer", "system") else "user"
             self._made.append({"role": role, "content": _content(item.get("content"))})

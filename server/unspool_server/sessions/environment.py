@@ -14,6 +14,7 @@ from unspool_server.config import Config
 from unspool_server.history.agents_md import AgentsMd, agents_md_candidates, assemble_agents_md
 from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
+from unspool_server.sessions.agent_host import AgentHost, NoAgents
 from unspool_server.sessions.sink import EventSink
 from unspool_server.store.contract import Catalogue, LogStore
 
@@ -56,6 +57,7 @@ class Environment:
     timezone: str = ""
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
+    agents: AgentHost = field(default_factory=NoAgents)
     on_idle: Callable[[str], None] = lambda _thread_id: None
     later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = lambda delay_s, call: (
         asyncio.get_running_loop().call_later(delay_s, call)

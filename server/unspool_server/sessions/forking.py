@@ -4,9 +4,9 @@ The source may be live, cold or archived-but-readable; it is flushed first when 
 sources are referenced, legacy ones copied line by line; an ephemeral child lives in memory only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, RecordType
@@ -34,12 +34,14 @@ class ForkPoint:
 
     Attributes:
         last_boundaries: Only the newest boundaries are kept; None for everything.
+        header: Members of the child's header beside the usual ones.
     """
 
     info: RolloutInfo
     end: Position | None
     history: LiveHistory
     last_boundaries: int | None = None
+    header: Mapping[str, Any] = field(default_factory=dict)
 
 
 def both_cuts() -> RequestError:
@@ -151,7 +153,7 @@ def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str) -> dict[
     header["model_provider"] = settings.model_provider
     header["multi_agent_version"] = "disabled"
     header["context_window"] = {"window_id": new_id()}
-    return header
+    return {**header, **point.header}
 
 
 def _boundary(history: LiveHistory) -> list[NewRecord]:

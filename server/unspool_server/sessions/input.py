@@ -22,6 +22,7 @@ from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 from unspool_server.errors import InvalidParams
 from unspool_server.history.calls import CallMark
 from unspool_server.sessions.clock import new_id
+from unspool_server.sessions.envelopes import Envelope
 
 INPUT_LIMIT = 1 << 20
 """Characters of text that one input may hold where nothing else is configured (07 §9)."""
@@ -101,7 +102,7 @@ class ExternalMessage:
         return self.report.output if isinstance(self.report.output, str) else [*map(dict, self.report.output)]
 
 
-TurnMessage = UserMessage | ExternalMessage
+TurnMessage = UserMessage | ExternalMessage | Envelope
 """One piece of a turn's input."""
 
 

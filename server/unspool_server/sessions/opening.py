@@ -3,6 +3,7 @@
 Owns no table of live threads (`registry.py`); what it returns is not live until the registry enters it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -84,6 +85,38 @@ class Opener:
                 raise
         return session
 
+    async def spawn(
+        self, parent: Session, thread_id: str, header: Mapping[str, Any], settings: ThreadSettings, *, fork: bool
+    ) -> Session:
+        """A thread that another one starts: with the environment and instructions of its parent.
+
+        Args:
+            header: What its header says beside what every header does (01 §3.1).
+            fork: It begins with what the parent's finished turns were; else with nothing.
+
+        Raises:
+            LogMissing: A fork of an ephemeral parent. RequestError: A bad provider.
+        """
+        env, facts = parent.env, parent.facts
+        check_provider(env, settings)
+        if fork and parent.turn is not None:
+            params = ThreadForkParams(thread_id=parent.thread_id, before_turn_id=parent.turn.id)
+            session = await self.fork(params, parent, facts.tenant, thread_id, header=header)
+            session.settings = session.applied = settings
+            return session
+        own = ThreadFacts(
+            base_instructions=facts.base_instructions,
+            developer_instructions=facts.developer_instructions,
+            ephemeral=facts.ephemeral,
+            tenant=facts.tenant,
+        )
+        originator = str(parent.history.header.payload.get("originator") or "")
+        payload = {**_new_header(thread_id, settings, own, originator, None), **header}
+        store = env.store_of(ephemeral=facts.ephemeral)
+        extra = {"unspool": tenant_member(facts.tenant)} if facts.tenant else None
+        log = await store.create(NewRollout(thread_id, thread_id, parent.mode, payload, extra))
+        return Session(env, log, LiveHistory.fresh(parent.mode, payload, thread_id), settings, own)
+
     async def resume(self, thread_id: str, params: ThreadResumeParams) -> Session:
         """A thread read back from its log; the lock is taken before anything is read (02 §7).
 
@@ -112,12 +145,19 @@ class Opener:
         return session
 
     async def fork(
-        self, params: ThreadForkParams, source: Session | None, tenant: str, thread_id: str | None = None
+        self,
+        params: ThreadForkParams,
+        source: Session | None,
+        tenant: str,
+        thread_id: str | None = None,
+        *,
+        header: Mapping[str, Any] | None = None,
     ) -> Session:
         """A new thread whose history begins in another one; `source` is its live session, if it has one.
 
         Args:
             thread_id: The id that it must have; None for a fresh one.
+            header: Further members of its header.
 
         Raises:
             LogMissing: No such source, an archived one, an ephemeral one, or one that never ran.
@@ -137,7 +177,7 @@ class Opener:
             end_ordinal=end,
             at=params.at,
         )
-        point = replace(point, last_boundaries=params.last_n_boundaries)
+        point = replace(point, last_boundaries=params.last_n_boundaries, header=header or {})
         env = self._configured(params)
         settings = overridden(await self._present_settings(env, point, source), params, env.config, env.cwd)
         check_provider(env, settings)

@@ -6,7 +6,7 @@ One entry per live thread of this process; other processes are kept out by the s
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -18,12 +18,15 @@ from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, Threa
 from unspool_server.errors import LimitReached, LogMissing, RequestError, ThreadNotFound, UnspoolError
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView
+from unspool_server.sessions.agents import Agents
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.idempotency import carried_out, once
 from unspool_server.sessions.opening import Opener, check_thread_id
 from unspool_server.sessions.queue_run import wake
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import After, Session
+from unspool_server.sessions.settings import ThreadSettings
+from unspool_server.sessions.summaries import live_thread
 from unspool_server.sessions.tenants import Tenants
 from unspool_server.store.contract import Log, RolloutInfo
 from unspool_server.telemetry import logs, metrics
@@ -49,6 +52,7 @@ class Sessions:
         self._work: set[asyncio.Task[Any]] = set()
         self.closing = False
         env.on_idle = self.watch_idle
+        env.agents = self.agents = Agents(self)
 
     # -- looking up ----------------------------------------------------------------------------------------------------
 
@@ -124,6 +128,15 @@ class Sessions:
             source = self._live.get(source_id)
         # A live source is asked at once; nothing can close it before.
         return self._enter(await self._opener.fork(params, source, tenant, thread_id))
+
+    async def spawn(
+        self, parent: Session, thread_id: str, header: Mapping[str, Any], settings: ThreadSettings, *, fork: bool
+    ) -> Session:
+        """Begin a thread for another one; see `Opener.spawn`. Everyone is told of it."""
+        session = self._enter(await self._opener.spawn(parent, thread_id, header, settings, fork=fork))
+        told = live_thread(session).model_dump(mode="json", by_alias=True)
+        self.env.sink.broadcast("thread/started", {"thread": told})
+        return session
 
     async def resume(self, params: ThreadResumeParams) -> Session:
         """The live session of a thread, loaded from its log if need be; concurrent calls share one loading.
@@ -328,6 +341,7 @@ class Sessions:
         self._timers.clear()
         await asyncio.gather(*self._opening.values(), *self._work, return_exceptions=True)
         left = list(self._live.values())
+        await self.agents.settled()
         results = await asyncio.gather(*(session.close() for session in left), return_exceptions=True)
         for session, result in zip(left, results, strict=True):
             if isinstance(result, BaseException):

@@ -41,6 +41,7 @@ class Rounds:
         if self._compacted:
             await _compact(turn)
         await start_servers(turn.session)
+        await turn.session.env.agents.catch_up(turn.session)
         await turn.session.step(turn.record_input)
         while True:
             await self._answer()

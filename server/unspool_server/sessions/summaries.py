@@ -1,5 +1,6 @@
 """Threads as lists and answers show them (`wire` §5), from a live session or from the catalogue."""
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any
@@ -110,7 +111,8 @@ def live_thread(session: Session, turns: tuple[Turn, ...] = ()) -> Thread:
         cwd=settings.cwd,
         cli_version=str(header.get("cli_version") or ""),
         originator=_text(header.get("originator")),
-        source=header.get("source") or "unknown",
+        source=told_source(header.get("source") or "unknown"),
+        agent_nickname=_text(header.get("agent_nickname")),
         can_accept_direct_input=True,
         thread_source=_text(header.get("thread_source")),
         git_info=_git(header.get("git")),
@@ -139,11 +141,25 @@ def stored_thread(summary: ThreadSummary, path: str | None, turns: tuple[Turn, .
         cwd=summary.cwd,
         cli_version=summary.cli_version,
         originator=summary.originator,
-        source=summary.source,
+        source=told_source(summary.source),
+        agent_nickname=_nickname(summary.source),
         git_info=_git(summary.git),
         name=summary.name,
         turns=turns,
     )
+
+
+def told_source(source: Any) -> Any:
+    """A recorded source as clients see it: the log says `subagent`, the wire `subAgent`."""
+    if isinstance(source, Mapping) and "subagent" in source:
+        return {"subAgent": source["subagent"]}
+    return source
+
+
+def _nickname(source: Any) -> str | None:
+    for name in ("subagent", "thread_spawn"):
+        source = source.get(name) if isinstance(source, Mapping) else None
+    return _text(source.get("agent_nickname")) if isinstance(source, Mapping) else None
 
 
 async def summary_of(env: Environment, thread_id: str) -> ThreadSummary:

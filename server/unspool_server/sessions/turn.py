@@ -26,6 +26,7 @@ from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
 from unspool_server.sessions.clock import new_id, now_ms, now_s
 from unspool_server.sessions.context import context_facts, context_records
+from unspool_server.sessions.envelopes import Envelope, envelope_records
 from unspool_server.sessions.input import TurnMessage
 from unspool_server.sessions.partial_text import PartialText
 from unspool_server.sessions.records import (
@@ -107,12 +108,14 @@ class Turn:
         self.input_recorded = False
         self.flags: Counter[str] = Counter()
         self.pending: deque[TurnMessage] = deque()
+        self.arrived = asyncio.Event()
         self.live: dict[str, LiveItem] = {}
         self.partial_text = PartialText(self)
         self.calls: dict[str, OpenCall] = {}
         self.beside: list[Beside] = []
         self.notes: list[NewRecord] = []
         self.last_message: str | None = None
+        self.failure: str | None = None
         self.token_usage: Mapping[str, int] = {}
         self.sampling: Sampling | None = None
         self.started_at: int | None = None
@@ -191,6 +194,9 @@ class Turn:
         if not session.facts.preview:
             session.facts.preview = message.text
         stamp = now_ms()
+        if isinstance(message, Envelope):
+            await self._record_envelope(message, stamp)
+            return
         additions = due_additions(session.history.state.history, message.additions)
         items = [{**item, "id": f"{_id_kind(item)}_{new_id()}"} for item in additions]
         records = [
@@ -203,6 +209,11 @@ class Turn:
         if message.call is not None:
             records = marked(records, message.call)
         await session.record(*records, told)
+
+    async def _record_envelope(self, envelope: Envelope, stamp: int) -> None:
+        shown = [self.item_event(envelope.activity, stamp, stamp)] if envelope.activity is not None else []
+        records = [*shown, *envelope_records(envelope, self.attributed(envelope.response_item, stamp))]
+        await self.session.record(*(records if envelope.call is None else marked(records, envelope.call)))
 
     def attributed(self, item: Mapping[str, Any], created_ms: int | None = None) -> dict[str, Any]:
         """A Responses item with the turn it belongs to, as the log keeps it (01 §3.2)."""
@@ -256,9 +267,14 @@ class Turn:
         """Whether the turn runs an input that waited in the queue."""
         return any(message.queue_id == queue_id for message in self.plan.messages)
 
+    def take_in(self, message: TurnMessage) -> None:
+        """Add input that the next request of the running turn shows; nothing is cut."""
+        self.pending.append(message)
+        self.arrived.set()
+
     def steer(self, message: TurnMessage) -> None:
         """Add input to the running turn; a running request is cut so that the model sees it at once."""
-        self.pending.append(message)
+        self.take_in(message)
         if self.sampling is not None:
             self.sampling.cut()
 
@@ -280,6 +296,7 @@ class Turn:
         if window_full:
             await self.session.record(full_window_record(self.session))
         error = {"message": message, "codex_error_info": info}
+        self.failure = message
         self.session.failed = True
         self.session.turn = None
         self.session.publish_status()
@@ -323,6 +340,7 @@ class Turn:
 
     async def _record_pending(self) -> None:
         """Notes, then steered input: what no request has taken up yet is recorded all the same, it was accepted."""
+        self.arrived.clear()
         notes, self.notes = self.notes, []
         if notes:
             await self.session.record(*notes)
@@ -357,6 +375,7 @@ class Turn:
         session.view.forget_finished()
         self.report.ended(outcome, written=on_disk)
         session.turn_ended()
+        session.env.agents.turn_ended(session, self.id, outcome, self.last_message or self.failure)
 
 
 def _id_kind(item: Mapping[str, Any]) -> str:

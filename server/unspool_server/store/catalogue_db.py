@@ -1,5 +1,6 @@
 """Catalogue rows in SQLite, searched through FTS5 (DESIGN §7). A cache: a doubtful file is made anew."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ import aiosqlite
 from unspool_protocol.log import ThreadSummary
 
 from .catalogue_rows import (
+    AGENT_KINDS,
     Head,
     Question,
     Row,
@@ -17,10 +19,11 @@ from .catalogue_rows import (
     encode_summary,
     fold_text,
     haystack,
+    kinds_of,
     source_kind,
 )
 
-VERSION = 2
+VERSION = 3
 """Of the tables below and of the summaries in them; another version in the file means: make it anew."""
 
 _SCHEMA = """
@@ -174,12 +177,18 @@ def _statement(question: Question) -> tuple[str, list[Any]]:
         values.append(query.tenant)
     for name, allowed in (
         ("model_provider", query.model_providers),
-        ("source_kind", query.source_kinds),
+        ("source_kind", kinds_of(query)),
         ("cwd", query.cwd),
     ):
         if allowed is not None:
             terms.append(f"{name} IN ({', '.join('?' * len(allowed))})")
             values.extend(allowed)
+    if query.without_agents:
+        terms.append(f"source_kind NOT IN ({', '.join('?' * len(AGENT_KINDS))})")
+        values.extend(AGENT_KINDS)
+    if query.thread_ids is not None:
+        terms.append("thread_id IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(sorted(query.thread_ids)))
     if query.search:
         needle = fold_text(query.search)
         if len(needle) >= _TRIGRAM and "\0" not in needle:

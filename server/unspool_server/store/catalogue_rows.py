@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -88,7 +88,9 @@ class Question:
             summary.archived == query.archived
             and (query.tenant is None or summary.tenant == query.tenant)
             and (query.model_providers is None or summary.model_provider in query.model_providers)
-            and (query.source_kinds is None or source_kind(summary) in query.source_kinds)
+            and ((kinds := kinds_of(query)) is None or source_kind(summary) in kinds)
+            and not (query.without_agents and source_kind(summary) in AGENT_KINDS)
+            and (query.thread_ids is None or summary.thread_id in query.thread_ids)
             and (query.cwd is None or summary.cwd in query.cwd)
             and (not query.search or fold_text(query.search) in haystack(summary))
         )
@@ -127,7 +129,29 @@ def sort_value(summary: ThreadSummary, column: str) -> SortValue:
 def source_kind(summary: ThreadSummary) -> str:
     """The kind that `sourceKinds` filters by: the name of the source, or the name of its variant."""
     source = summary.source
-    return source if isinstance(source, str) else next(iter(source), "unknown")
+    if isinstance(source, str):
+        return source
+    name, variant = next(iter(source.items()), ("unknown", None))
+    if name not in ("subagent", "subAgent"):
+        return str(name)
+    inner = next(iter(variant), None) if isinstance(variant, Mapping) else variant
+    return _AGENT_KINDS.get(str(inner), "subAgentOther")
+
+
+_AGENT_KINDS = {
+    "review": "subAgentReview",
+    "compact": "subAgentCompact",
+    "thread_spawn": "subAgentThreadSpawn",
+}
+AGENT_KINDS = (*_AGENT_KINDS.values(), "subAgentOther")
+"""Kinds of threads that other threads have started; asked for together as `subAgent`."""
+
+
+def kinds_of(query: ListQuery) -> Sequence[str] | None:
+    """The kinds that a query takes; None for all."""
+    if query.source_kinds is None:
+        return None
+    return [inner for kind in query.source_kinds for inner in (AGENT_KINDS if kind == "subAgent" else (kind,))]
 
 
 def fold_text(text: str) -> str:

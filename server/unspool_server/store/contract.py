@@ -249,6 +249,11 @@ class ListQuery:
     """What `thread/list` asks (`wire` §6). None means: no filter.
 
     `sort_key` is `created_at`, `updated_at` or `recency_at`; `cursor` is opaque, `limit` None means everything.
+
+    Attributes:
+        source_kinds: As the wire names them; `subAgent` stands for all kinds of threads that threads have started.
+        without_agents: Leave those out.
+        thread_ids: Only these.
     """
 
     limit: int | None = None
@@ -258,6 +263,8 @@ class ListQuery:
     archived: bool = False
     model_providers: Sequence[str] | None = None
     source_kinds: Sequence[str] | None = None
+    without_agents: bool = False
+    thread_ids: frozenset[str] | None = None
     cwd: Sequence[str] | None = None
     search: str | None = None
     tenant: str | None = None

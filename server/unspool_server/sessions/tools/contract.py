@@ -6,13 +6,19 @@ Owns no tool. Kinds of tools are modules of their own beside this one; `toolbox.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unspool_protocol.items import CommandExecutionItem, DynamicToolCallItem, McpToolCallItem
+from unspool_protocol.items import (
+    CollabAgentToolCallItem,
+    CommandExecutionItem,
+    DynamicToolCallItem,
+    McpToolCallItem,
+    SubAgentActivityItem,
+)
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools.calls import OpenCall
     from unspool_server.sessions.turn import Turn
 
-ToolItem = CommandExecutionItem | DynamicToolCallItem | McpToolCallItem
+ToolItem = CommandExecutionItem | DynamicToolCallItem | McpToolCallItem | SubAgentActivityItem | CollabAgentToolCallItem
 """What clients see of a call."""
 
 

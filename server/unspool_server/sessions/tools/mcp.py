@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from unspool_protocol.items import ItemStatus, McpToolCallItem
-from unspool_protocol.notifications import McpServerStartupStatusUpdatedNotification
 
 from unspool_server.errors import ModelError
 from unspool_server.mcp.connection import McpConnection
@@ -127,9 +126,14 @@ async def start_servers(session: "Session") -> None:
 
 def show_startup(sink: EventSink, thread_id: str, connection: McpConnection) -> None:
     """Tell a thread's subscribers how the start of one of its servers goes."""
-    told = McpServerStartupStatusUpdatedNotification(
-        thread_id=thread_id, name=connection.name, status=connection.state or "starting", error=connection.error
-    )
+    told = {
+        "threadId": thread_id,
+        "name": connection.name,
+        "environmentId": None,
+        "status": connection.state,
+        "error": connection.error,
+        "failureReason": None,
+    }
     sink.publish(thread_id, "mcpServer/startupStatus/updated", told)
 
 

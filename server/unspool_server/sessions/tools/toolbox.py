@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from unspool_server.sessions.tools import agents
+from unspool_server.sessions.tools.agents import agent_tools
 from unspool_server.sessions.tools.contract import Tool
 from unspool_server.sessions.tools.dynamic import dynamic_tools, namespace_descriptions
 from unspool_server.sessions.tools.mcp import mcp_descriptions, mcp_tools
@@ -16,7 +18,11 @@ class Toolbox:
     """The tools of a thread, in the order they are declared; where two share a name, the first one is meant."""
 
     def __init__(self, session: "Session") -> None:
-        self._descriptions = {**mcp_descriptions(session), **namespace_descriptions(session.facts.dynamic_tools)}
+        self._descriptions = {
+            agents.NAMESPACE: agents.DESCRIPTION,
+            **mcp_descriptions(session),
+            **namespace_descriptions(session.facts.dynamic_tools),
+        }
         self._tools: dict[tuple[str | None, str], Tool] = {}
         for tool in _sources(session):
             self._tools.setdefault((tool.namespace, tool.name), tool)
@@ -46,4 +52,5 @@ def _sources(session: "Session") -> Iterator[Tool]:
     """Every kind of tool, the client's own first: it knows best what its names mean."""
     yield from dynamic_tools(session.facts.dynamic_tools)
     yield from shell_tools(session)
+    yield from agent_tools(session)
     yield from mcp_tools(session)
