@@ -37,7 +37,7 @@ class Envelope:
     call: CallMark | None = None
     item_id: str = field(default_factory=lambda: f"amsg_{new_id()}")
     client_id: None = None
-    queue_id: None = None
+    queue_id: str | None = None
 
     @property
     def text(self) -> str:
