@@ -217,7 +217,7 @@ async def test_a_replay_tells_what_became_of_the_queue(house: House) -> None:
     async with house.daemon() as daemon:
         client = await daemon.connect()
         await client.call("thread/resume", {"threadId": thread, "replay": {"after": None}})
-        await client.settled()
+        await client.event("thread/queue/changed", change="started")
         replayed = [m for m in client.seen if m.get("method") == "thread/queue/changed"]
         assert [m["params"] for m in replayed] == live
         assert all(m["replayed"] for m in replayed)
