@@ -12,6 +12,7 @@ from unspool_protocol import (
     findings,
     mcp_methods,
     queue_methods,
+    server_methods,
     startup,
     threads,
     time_travel,
@@ -320,8 +321,24 @@ _EMPTY = tuple(
     for name in EMPTY_LISTS
 )
 
+_SERVER = (
+    Method(
+        "server/diagnostics",
+        server_methods.ServerDiagnosticsParams,
+        server_methods.ServerDiagnosticsResult,
+        doc="Tell who the server is and how it does.",
+    ),
+    Method(
+        "server/shutdown",
+        None,
+        server_methods.ServerShutdownResult,
+        ours=True,
+        doc="Addition: end the server in order.",
+    ),
+)
+
 METHODS: Mapping[str, Method] = {
-    method.name: method for method in (*_STARTUP, *_THREADS, *_CHANGES, *_COMMANDS, *_TURNS, *_EMPTY)
+    method.name: method for method in (*_STARTUP, *_THREADS, *_CHANGES, *_COMMANDS, *_TURNS, *_SERVER, *_EMPTY)
 }
 """Every method by name."""
 

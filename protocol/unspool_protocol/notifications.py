@@ -241,6 +241,29 @@ class RemoteControlStatusChangedNotification(WireModel):
     environment_id: str | None = None
 
 
+class ServerDrainingNotification(WireModel):
+    """Addition: the server is about to end; it lets no new turn begin.
+
+    Attributes:
+        deadline_ms: Milliseconds from now until turns that still run are interrupted.
+    """
+
+    deadline_ms: int
+
+
+class ConnectionClosingNotification(WireModel):
+    """Addition: the last message of a connection that the server ends; the client may come back.
+
+    Attributes:
+        reason: `shutdown`: the server ends, or is started anew.
+        cursors: For each thread that the client follows, the newest event that it was sent: `replay.after` of its next
+            `thread/resume`.
+    """
+
+    reason: Literal["shutdown", "slowClient"]
+    cursors: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class NotificationKind:
     """One row of the table.
@@ -302,6 +325,8 @@ def _kinds() -> tuple[NotificationKind, ...]:
         "thread/unarchived": ThreadUnarchivedNotification,
         "thread/deleted": ThreadDeletedNotification,
         "thread/closed": ThreadClosedNotification,
+        "server/draining": ServerDrainingNotification,
+        "connection/closing": ConnectionClosingNotification,
         "remoteControl/status/changed": RemoteControlStatusChangedNotification,
     }
     groups = (

@@ -70,7 +70,7 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     "writeFailed": (ErrorCode.INTERNAL, "The system refused a write; nothing changed. `data.retryable` says more."),
     "storeClosed": (ErrorCode.INTERNAL, "The log was closed, or another writer took over."),
     "closing": (ErrorCode.INVALID_REQUEST, "The thread is being unloaded; try again."),
-    "shuttingDown": (ErrorCode.INVALID_REQUEST, "The server is about to end."),
+    "shuttingDown": (ErrorCode.INVALID_REQUEST, "The server is about to end; ask the next one (`data.retryable`)."),
     "cancelled": (ErrorCode.INVALID_REQUEST, "The connection ended before the request was served."),
     "model": (ErrorCode.INTERNAL, "The model service failed; `data.codexErrorInfo` says how."),
     "overloaded": (ErrorCode.OVERLOADED, "Too many requests in flight; nothing was done, try again later."),

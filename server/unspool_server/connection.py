@@ -13,6 +13,7 @@ Bytes and frames belong to `transport/`, methods to `handlers/`.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import platform
@@ -40,9 +41,17 @@ from unspool_server.envelope import (
     parse,
     result_message,
 )
-from unspool_server.errors import AlreadyInitialized, LocalProtocolError, NotInitialized, Overloaded, RequestError
+from unspool_server.errors import (
+    AlreadyInitialized,
+    LocalProtocolError,
+    NotInitialized,
+    Overloaded,
+    RequestError,
+    ShuttingDown,
+)
 from unspool_server.events.outbox import Outbox
 from unspool_server.handlers.context import Peer, RequestContext
+from unspool_server.lifecycle import Lifecycle
 from unspool_server.params import shorten, validate
 from unspool_server.rpc import Dispatcher, refuse
 from unspool_server.telemetry import metrics
@@ -120,6 +129,7 @@ class Shared:
     Attributes:
         services: Handed to handlers untouched.
         home: Reported as `codexHome`.
+        lifecycle: Whether the daemon goes on.
         figures: The daemon's figures that are looked up when somebody asks for them.
         connections: All that are open, also before their handshake.
     """
@@ -133,6 +143,7 @@ class Shared:
     new_outbox: Callable[[], Outbox] = Outbox
     gatekeeper: Gatekeeper = field(default_factory=Gatekeeper)
     ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
     figures: Callable[[], Iterable[Sample]] = tuple
     connections: "set[Connection]" = field(default_factory=set)
 
@@ -162,7 +173,9 @@ class Connection:
         self._greeted = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._drained = asyncio.Event()
+        self._gone = asyncio.Event()
         self._began = time.monotonic()
+        self.close_code = 1000
         shared.connections.add(self)
 
     @property
@@ -224,11 +237,38 @@ class Connection:
 
         Requests that are not done in time are cancelled; their answers say so.
         """
+        if self._stage is not Stage.ENDING:
+            await self._finish(timeout_s)
+
+    async def _finish(self, timeout_s: float, farewell: Callable[[], bytes | None] = lambda: None) -> None:
         self._stage = next_stage(self._stage, Move.END_INPUT)
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=timeout_s)
         await self._cancel_tasks()
+        last = farewell()
+        if last is not None:
+            self._put(last)
         self.outbox.close()
+
+    async def wind_up(self, farewell: Callable[[], bytes | None], *, timeout_s: float, close_code: int) -> None:
+        """The server ends the connection: requests that came get their answers, then the client its last message.
+
+        Requests that come meanwhile are refused. What the client was sent can still be taken.
+
+        Args:
+            farewell: Makes the last message, when everything else is said; None: there is none.
+            close_code: What a WebSocket is closed with.
+        """
+        if self._stage in (Stage.ENDING, Stage.CLOSED):
+            return
+        self.close_code = close_code
+        await self._finish(timeout_s, farewell)
+
+    async def wait_closed(self, timeout_s: float) -> None:
+        """Wait until the transport has ended the connection, but no longer than that."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._gone.wait()
 
     async def close(self) -> None:
         """End the connection: subscriptions, running requests, outbox. May be called again."""
@@ -242,6 +282,7 @@ class Connection:
         await self._cancel_tasks()
         self.outbox.close()
         self._drained.set()
+        self._gone.set()
 
     def _initialize(self, request: Request) -> None:
         try:
@@ -274,11 +315,12 @@ class Connection:
         return result.model_dump(by_alias=True, mode="json")
 
     def _start(self, request: Request) -> None:
-        """Begin a request, or refuse it at once: before the handshake and when too many are running."""
-        if self._stage is Stage.NEW:
-            self._put(refuse(request, NotInitialized()))
-            return
+        """Begin a request, or refuse it at once: outside of handshake and end, and when too many are running."""
         try:
+            if self._stage is Stage.NEW:
+                raise NotInitialized
+            if self._stage is Stage.ENDING:
+                raise ShuttingDown
             self._meter.admit()
             if len(self._tasks) >= self._shared.max_in_flight:
                 raise Overloaded

@@ -169,6 +169,15 @@ class PathRefused(RequestError):
         super().__init__(f"`{field}` is outside of what this server allows", data={"field": field})
 
 
+class ShuttingDown(RequestError):
+    """The server is about to end and begins nothing new; the next one will serve it."""
+
+    reason = "shuttingDown"
+
+    def __init__(self) -> None:
+        super().__init__("the server is shutting down", data={"retryable": True})
+
+
 class StoreError(UnspoolError):
     """The log could not be read or written. The message holds no path of this machine; attributes may."""
 

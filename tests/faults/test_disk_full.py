@@ -153,7 +153,8 @@ async def test_a_daemon_that_ends_with_a_full_disk_says_so_and_ends(
         await client.turn(thread_id, "t1")
         fill(faults)
         await client.turn(thread_id, "t2")
-    assert f"thread {thread_id} was not drained" in caplog.text
+    (told,) = [vars(one) for one in caplog.records if one.getMessage() == "thread not drained"]
+    assert told["unspool_facts"] == {"thread": thread_id}
     faults.clear()
     async with house(home) as daemon, daemon.client() as client:
         await client.call("thread/resume", threadId=thread_id)

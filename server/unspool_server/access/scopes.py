@@ -64,7 +64,7 @@ _WRITE = (
     "turn/steer",
     "turn/interrupt",
 )
-_ADMIN = ("thread/delete", "config/mcpServer/reload")
+_ADMIN = ("thread/delete", "config/mcpServer/reload", "server/diagnostics", "server/shutdown")
 
 METHOD_SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(_READ, Scope.READ),

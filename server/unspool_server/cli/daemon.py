@@ -8,10 +8,8 @@ import asyncio
 import logging
 import signal
 import sys
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from unspool_server.access.paths import AllowedPaths
 from unspool_server.cli.options import ServerOptions
 from unspool_server.config import Config, ConfigError
 from unspool_server.config_file import load_config, resolve_home
-from unspool_server.connection import Shared
+from unspool_server.connection import Connection, Shared
 from unspool_server.events.hub import Hub
 from unspool_server.events.replay import LogReplay
 from unspool_server.events.subscription import LoggedEvent
@@ -31,6 +29,7 @@ from unspool_server.handlers.context import Handler
 from unspool_server.handlers.door import Door
 from unspool_server.history.client_view import ClientView
 from unspool_server.history.summary import summarise
+from unspool_server.lifecycle import Lifecycle
 from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
 from unspool_server.rpc import Dispatcher
@@ -79,40 +78,45 @@ def _table() -> Mapping[str, Handler]:
 
 
 @asynccontextmanager
-async def daemon(config: Config, home: Path) -> AsyncIterator[Shared]:
-    """Everything that connections share, ready to serve; afterwards sessions drain, then the stores close."""
+async def daemon(config: Config, home: Path, *, lifecycle: Lifecycle | None = None) -> AsyncIterator[Shared]:
+    """Everything that connections share, ready to serve; afterwards sessions end, then the stores close."""
     from unspool_server.handlers.services import Services
 
     store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
     catalogue = StoreCatalogue.local(store, summarise, home)
     hub = Hub(ring_events=config.history.retained_events, max_subscriptions=config.limits.subscriptions_per_connection)
     mcp = McpServers(str(Path.cwd()), partial(show_startup, hub))
-    env = Environment(config, home, store, ephemeral, catalogue, Providers(config, home=home), hub, mcp)
+    lifecycle, connections = lifecycle or Lifecycle(), set[Connection]()
+    providers = Providers(config, home=home)
+    env = Environment(config, home, store, ephemeral, catalogue, providers, hub, mcp, lifecycle=lifecycle)
     sessions = Sessions(env)
     calls = HomeCalls(sessions, LocalJournal(home, durable=config.history.durability == "synced"))
     hub.replay = _ReplayByThread(hub, sessions)
     hub.on_unsubscribed = sessions.watch_idle
     hub.tenant_of = sessions.tenant_known
     paths = AllowedPaths((home, *config.access.allowed_paths))
+
+    def figures() -> Iterable[Sample]:
+        yield Sample(metrics.BUILD, 1, (__version__,))
+        yield Sample(metrics.STARTED_AT, lifecycle.started_at)
+        yield Sample(metrics.DRAINING, lifecycle.draining)
+        yield Sample(metrics.CONNECTIONS, len(connections))
+        yield Sample(metrics.IN_FLIGHT, sum(one.in_flight for one in connections))
+        for room in (sessions, hub, store, ephemeral):
+            yield from room.figures()
+
     shared = Shared(
         Dispatcher(_table, door=Door(sessions, paths)),
         hub,
         home,
-        Services(sessions, hub, env, calls, AllowedPaths(config.access.allowed_paths)),
+        Services(sessions, hub, env, calls, AllowedPaths(config.access.allowed_paths), figures),
+        lifecycle=lifecycle,
+        figures=figures,
+        connections=connections,
         max_in_flight=config.limits.requests_in_flight,
         max_unsent_bytes=config.limits.unsent_bytes,
         gatekeeper=Gatekeeper(config.limits),
     )
-    started_at = time.time()
-
-    def figures() -> Iterable[Sample]:
-        yield Sample(metrics.BUILD, 1, (__version__,))
-        yield Sample(metrics.STARTED_AT, started_at)
-        yield Sample(metrics.CONNECTIONS, len(shared.connections))
-        for room in (sessions, hub, store, ephemeral):
-            yield from room.figures()
-
-    shared = replace(shared, figures=figures)
     try:
         yield shared
     finally:
@@ -149,7 +153,7 @@ def run(options: ServerOptions) -> int:
     """Serve until the input ends or a signal asks to stop.
 
     Returns:
-        The exit status: 0 after an orderly end, 1 when it could not start.
+        The exit status: 0 after an orderly end; 1 when it could not start, or when records could not be written.
     """
     streams = None
     if options.listen.kind == "stdio":
@@ -173,43 +177,63 @@ def run(options: ServerOptions) -> int:
 
 
 async def _serve(options: ServerOptions, config: Config, home: Path, streams: tuple[int, int] | None) -> int:
-    stop = _stop_signal()
-    async with daemon(config, home) as shared:
+    lifecycle = Lifecycle()
+    _listen_to_signals(lifecycle)
+    started = True
+    async with daemon(config, home, lifecycle=lifecycle) as shared:
         match options.listen.kind:
             case "stdio":
                 assert streams is not None
-                await _serve_stdio(shared, streams, stop, config)
+                await _serve_stdio(shared, streams, config)
             case "ws":
-                return await _serve_websocket(options, config, shared, stop)
+                started = await _serve_websocket(options, config, shared)
             case "unix":
-                await _serve_unix(options, config, shared, stop)
+                await _serve_unix(options, config, shared)
             case "off":
-                await stop.wait()
-    return EXIT_OK
+                await _until_stopped(shared)
+        sessions = shared.services.sessions
+        await sessions.close()
+    await asyncio.to_thread(traces.shutdown)
+    return EXIT_OK if started and not sessions.undrained else EXIT_FAILED
 
 
-def _stop_signal() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the second one ends the process at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def _until_stopped(shared: Shared) -> None:
+    """Serve until somebody asks for the end, then bring everything to it while clients are still connected."""
+    from unspool_server.cli.drain import drain
 
-    def on_signal(number: int) -> None:
-        if stop.is_set():
+    await shared.lifecycle.stopping.wait()
+    await drain(shared, shared.services)
+
+
+def _listen_to_signals(lifecycle: Lifecycle) -> None:
+    """The first SIGTERM, SIGINT or SIGHUP asks for an orderly end, the second one ends the process at once.
+
+    A SIGHUP that whoever started the daemon has turned off (`nohup`) stays off.
+    """
+    loop, numbers = asyncio.get_running_loop(), [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    came = False
+
+    def on_signal(number: signal.Signals) -> None:
+        nonlocal came
+        if came:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        stop.set()
+        came = True
+        lifecycle.stop(number.name)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in numbers:
         loop.add_signal_handler(number, on_signal, number)
-    return stop
 
 
-async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.Event, config: Config) -> None:
+async def _serve_stdio(shared: Shared, streams: tuple[int, int], config: Config) -> None:
     from unspool_server.transport.stdio import serve_stdio
 
     limit = config.limits.message_bytes
     serving = asyncio.create_task(serve_stdio(shared, *streams, max_message_bytes=limit), name="stdio")
-    stopping = asyncio.create_task(stop.wait(), name="stop")
+    stopping = asyncio.create_task(_until_stopped(shared), name="stop")
+    shared.lifecycle.listeners.append("stdio://")
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     for task in (serving, stopping):
         task.cancel()
@@ -218,7 +242,8 @@ async def _serve_stdio(shared: Shared, streams: tuple[int, int], stop: asyncio.E
         raise results[0]
 
 
-async def _serve_websocket(options: ServerOptions, config: Config, shared: Shared, stop: asyncio.Event) -> int:
+async def _serve_websocket(options: ServerOptions, config: Config, shared: Shared) -> bool:
+    """False when it could not start."""
     from unspool_server.access.secret_files import SecretRefused
     from unspool_server.cli.admission import rules_of
     from unspool_server.transport.websocket import ListenRefused, Tls, listen_tcp
@@ -235,17 +260,22 @@ async def _serve_websocket(options: ServerOptions, config: Config, shared: Share
         )
     except (ListenRefused, SecretRefused) as error:
         sys.stderr.write(f"Error: {error}\n")
-        return EXIT_FAILED
+        return False
     except ConfigError as error:
         sys.stderr.write(f"Error loading config.toml: {error.message}\n")
-        return EXIT_FAILED
+        return False
     except OSError as error:
         sys.stderr.write(f"Error: cannot listen on ws://{host}:{port}: {error.strerror or error}\n")
-        return EXIT_FAILED
+        return False
     async with listener:
+        shared.lifecycle.listeners.append(_url(options, *listener.address[:2]))
         _banner(options, listener.address[0], listener.address[1], shared.home)
-        await stop.wait()
-    return EXIT_OK
+        await _until_stopped(shared)
+    return True
+
+
+def _url(options: ServerOptions, host: str, port: int) -> str:
+    return f"ws{'s' if options.tls else ''}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _banner(options: ServerOptions, host: str, port: int, home: Path) -> None:
@@ -269,11 +299,12 @@ def _banner(options: ServerOptions, host: str, port: int, home: Path) -> None:
     sys.stderr.flush()
 
 
-async def _serve_unix(options: ServerOptions, config: Config, shared: Shared, stop: asyncio.Event) -> None:
+async def _serve_unix(options: ServerOptions, config: Config, shared: Shared) -> None:
     from unspool_server.transport.unix import UnixListener
 
     path = options.listen.path or shared.home / "app-server.sock"
     async with UnixListener(shared, path, max_message_bytes=config.limits.message_bytes):
+        shared.lifecycle.listeners.append(f"unix://{path}")
         sys.stderr.write(f"unspool app-server\n  listening on: unix://{path}\n")
         sys.stderr.flush()
-        await stop.wait()
+        await _until_stopped(shared)

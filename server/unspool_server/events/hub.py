@@ -180,6 +180,14 @@ class Hub:
         stream = self._streams.get(thread_id)
         return stream.end if stream else None
 
+    def cursors(self, peer: Peer) -> dict[str, str] | None:
+        """By thread, the newest event that a connection was handed; None before its handshake."""
+        member = self._members.get(peer.id)
+        if member is None:
+            return None
+        following = {**member.ending, **member.subscriptions}
+        return {name: one.cursor.encode() for name, one in following.items() if one.cursor is not None}
+
     async def check_cursor(self, thread_id: str, cursor: EventCursor) -> None:
         """Refuse a cursor that is no place in the thread's past; called before `subscribe(replay=True)`.
 

@@ -1,5 +1,6 @@
 """What the composition root hands to the handlers."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,6 +10,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
+from unspool_server.telemetry.instruments import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Services:
     env: Environment
     calls: HomeCalls
     images: AllowedPaths
+    figures: Callable[[], Iterable[Sample]] = tuple
 
 
 def services(ctx: RequestContext) -> Services:

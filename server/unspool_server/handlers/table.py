@@ -13,6 +13,7 @@ from unspool_server.handlers import (
     opening,
     queueing,
     reading,
+    server,
     startup,
     time_travel,
     turns,
@@ -73,6 +74,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "rpc.discover": startup.discover,
     "plugin/list": startup.no_plugins,
     "plugin/installed": startup.no_plugins,
+    "server/diagnostics": server.server_diagnostics,
+    "server/shutdown": server.server_shutdown,
     **dict.fromkeys(EMPTY_LISTS, startup.empty_list),
 }
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from unspool_server.config import Config
 from unspool_server.history.agents_md import AgentsMd, agents_md_candidates, assemble_agents_md
+from unspool_server.lifecycle import Lifecycle
 from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
 from unspool_server.sessions.agent_host import AgentHost, NoAgents
@@ -58,6 +59,7 @@ class Environment:
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
     agents: AgentHost = field(default_factory=NoAgents)
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
     on_idle: Callable[[str], None] = lambda _thread_id: None
     later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = lambda delay_s, call: (
         asyncio.get_running_loop().call_later(delay_s, call)

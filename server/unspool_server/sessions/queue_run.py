@@ -41,7 +41,7 @@ async def _go_on(session: Session) -> None:
 
 async def start_next(session: Session) -> None:
     """Begin the turn of the first input that waits, if the thread is idle and nothing holds it up. Inside a step."""
-    if session.turn is not None or session.closing:
+    if session.turn is not None or session.closing or session.env.lifecycle.draining:
         return
     while session.queue.runnable:
         entry = session.queue.entries[0]

@@ -15,7 +15,14 @@ from weakref import WeakValueDictionary
 from unspool_protocol.log import NewRecord, Record
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
-from unspool_server.errors import LimitReached, LogMissing, RequestError, ThreadNotFound, UnspoolError
+from unspool_server.errors import (
+    LimitReached,
+    LogMissing,
+    RequestError,
+    ShuttingDown,
+    ThreadNotFound,
+    UnspoolError,
+)
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView
 from unspool_server.sessions.agents import Agents
@@ -50,9 +57,11 @@ class Sessions:
         self._kept: Counter[str] = Counter()
         self._doors: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._work: set[asyncio.Task[Any]] = set()
+        self._turn_over = asyncio.Event()
         self.closing = False
-        env.on_idle = self.watch_idle
         env.agents = self.agents = Agents(self)
+        self.undrained = 0
+        env.on_idle = self._turn_ended
 
     # -- looking up ----------------------------------------------------------------------------------------------------
 
@@ -102,6 +111,10 @@ class Sessions:
             return live.log.info
         return await self.env.store.find(thread_id)
 
+    def open_logs(self) -> list[Log]:
+        """The logs of loaded threads."""
+        return [session.log for session in self._live.values()]
+
     def figures(self) -> Iterable[Sample]:
         """Loaded threads by state."""
         for state, number in Counter(session.status["type"] for session in self._live.values()).items():
@@ -146,7 +159,7 @@ class Sessions:
         """
         thread_id = check_thread_id(params.thread_id, "session")
         if self.closing:
-            raise RequestError("the server is shutting down", data={"reason": "shuttingDown"})
+            raise ShuttingDown
         live = self._live.get(thread_id)
         if live is not None and live.closing:
             raise RequestError(
@@ -189,6 +202,25 @@ class Sessions:
         return session
 
     # -- unloading and whole threads -----------------------------------------------------------------------------------
+
+    def running(self) -> int:
+        """How many turns run now."""
+        return sum(session.turn is not None for session in self._live.values())
+
+    async def turns_ended(self, timeout_s: float) -> bool:
+        """Wait until no turn runs; False when some still do after that time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.running():
+                    self._turn_over.clear()
+                    await self._turn_over.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _turn_ended(self, thread_id: str) -> None:
+        self._turn_over.set()
+        self.watch_idle(thread_id)
 
     def watch_idle(self, thread_id: str) -> None:
         """Begin to count the unload delay of a thread that nobody watches and that does nothing (05 §6)."""
@@ -334,7 +366,10 @@ class Sessions:
             self.env.sink.publish(thread_id, event.method, event.params, cursor=event.cursor, everyone=True)
 
     async def close(self) -> None:
-        """Unload everything; running turns are ended as interrupted. Logs that cannot be drained are reported."""
+        """Unload everything; running turns are ended as interrupted. May be called again.
+
+        Logs that cannot be drained are reported and counted in `undrained`.
+        """
         self.closing = True
         for timer in self._timers.values():
             timer.cancel()
@@ -345,7 +380,8 @@ class Sessions:
         results = await asyncio.gather(*(session.close() for session in left), return_exceptions=True)
         for session, result in zip(left, results, strict=True):
             if isinstance(result, BaseException):
-                logger.error("thread %s was not drained", session.thread_id, exc_info=result)
+                self.undrained += 1
+                logs.event(logger, "thread not drained", level=logging.ERROR, exc_info=result, thread=session.thread_id)
         self._live.clear()
         await asyncio.gather(*self._work, return_exceptions=True)
 

@@ -76,6 +76,7 @@ async def _admit(session: Session, params: TurnStartParams, message: TurnMessage
         mark = travels_with_message(session, running.id)
         joins = (running, replace(message, call=mark)) if message is not None else None
         return Admitted(running.answer(), joins=joins)
+    session.env.lifecycle.admit_turn()
     settings = for_turn(session.settings, params)
     if settings != session.settings:
         session.publish("thread/settings/updated", {"threadSettings": settings_told(settings)})
@@ -281,6 +282,7 @@ async def start_compaction(session: Session, call: CallMark | None, after: After
     """Accept a compaction by the model: a running turn is ended first, without a marker (07 §4), then it begins."""
 
     async def accept() -> Admitted:
+        session.env.lifecycle.admit_turn()
         turn = _turn(session, CompactionTurn, TurnPlan(session.settings, []))
         return Admitted(turn.answer(), begins=turn)
 

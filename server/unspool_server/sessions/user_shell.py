@@ -124,6 +124,7 @@ async def run_user_command(session: Session, command: str, limit_s: float | None
 
     async def accept() -> UserShellTurn | UserCommand:
         if session.turn is None:
+            session.env.lifecycle.admit_turn()
             session.turn = turn = UserShellTurn(session, command, limit_s)
             return turn
         beside = UserCommand(session.turn, command, limit_s)

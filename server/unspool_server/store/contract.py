@@ -66,6 +66,15 @@ class ReadReport:
     faults: list[LineFault] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class WriterLoad:
+    """What a log's writer still has to do."""
+
+    pending_records: int
+    pending_bytes: int
+    queue_length: int
+
+
 class Log(Protocol):
     """One thread's present rollout, open for appending by this process alone.
 
@@ -84,6 +93,10 @@ class Log(Protocol):
     @property
     def next_ordinal(self) -> int:
         """The ordinal that the next accepted record gets (pending ones included)."""
+
+    @property
+    def load(self) -> WriterLoad:
+        """What is accepted and not written yet, and the commands that wait for the writer."""
 
     @property
     def last_error(self) -> str | None:

@@ -61,19 +61,15 @@ class RolloutStore:
     def figures(self) -> Iterable[Sample]:
         """What the writers hold, and the totals of the store."""
         logs = list(self._logs.values())
-        pending = [log.snapshot()[1] for log in logs]
+        loads = [log.load for log in logs]
         yield Sample(metrics.OPEN_LOGS, len(logs))
-        yield Sample(metrics.PENDING_RECORDS, sum(map(len, pending)))
-        yield Sample(metrics.PENDING_BYTES, sum(len(record.raw) + 1 for records in pending for record in records))
-        yield Sample(metrics.QUEUED_COMMANDS, sum(log.queued for log in logs))
+        yield Sample(metrics.PENDING_RECORDS, sum(load.pending_records for load in loads))
+        yield Sample(metrics.PENDING_BYTES, sum(load.pending_bytes for load in loads))
+        yield Sample(metrics.QUEUED_COMMANDS, sum(load.queue_length for load in loads))
         yield Sample(metrics.REFUSED_LOGS, sum(log.last_error is not None for log in logs))
         yield Sample(metrics.WRITTEN_BYTES, self._stats.bytes_written)
         yield Sample(metrics.READ_BYTES, self._stats.bytes_read)
         yield Sample(metrics.FSYNCS, self._stats.syncs)
-
-    def writers(self) -> Iterable[RolloutLog]:
-        """The logs that are open for appending, for diagnostics."""
-        return tuple(self._logs.values())
 
     @property
     def clock(self) -> Callable[[], datetime]:

@@ -18,7 +18,7 @@ from unspool_protocol.log import HistoryMode, NewRecord, Record
 from ..errors import LogConflict, StoreClosed, WriteFailed
 from ..telemetry import metrics
 from ..telemetry.logs import event
-from .contract import ReadStats, RolloutInfo
+from .contract import ReadStats, RolloutInfo, WriterLoad
 from .lines import EncodedRecord, chain_link, encode_record, line_ordinal, parse_line, record_of, seal_line
 from .log_start import LogStart
 from .names import Entry
@@ -130,9 +130,10 @@ class RolloutLog:
         return self._closed is not None
 
     @property
-    def queued(self) -> int:
-        """Commands that wait for the writer."""
-        return self._queue.qsize()
+    def load(self) -> WriterLoad:
+        """What is accepted and not written yet, and the commands that wait for the writer."""
+        size = sum(len(record.raw) + 1 for record in self._pending)
+        return WriterLoad(len(self._pending), size, self._queue.qsize())
 
     def snapshot(self) -> tuple[int, tuple[Record, ...]]:
         """For readers: how many bytes of the rollout are good, and the accepted records that are not among them."""

@@ -46,6 +46,7 @@ STARTED_AT = _gauge("start_time_seconds", "When the daemon started, in seconds s
 DRAINING = _gauge("draining", "1 while the daemon is about to end and refuses new turns.")
 
 CONNECTIONS = _gauge("connections", "Connections that are open.")
+IN_FLIGHT = _gauge("requests_in_flight", "Requests that are being served.")
 CONNECTIONS_OPENED = _counter("connections_opened_total", "Connections that have completed their handshake.")
 REQUESTS = _counter(
     "requests_total",

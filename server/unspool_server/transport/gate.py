@@ -16,7 +16,8 @@ from unspool_server.access.gatekeeper import Gatekeeper, TooManyConnections
 from unspool_server.access.principal import OWNER, Principal
 from unspool_server.access.provenance import Provenance
 
-HEALTH = ("/healthz", "/readyz")
+LIVE, READY = "/healthz", "/readyz"
+HEALTH = (LIVE, READY)
 """Open to whoever can reach the port, but not to web pages."""
 
 PRINCIPAL = "unspool.principal"

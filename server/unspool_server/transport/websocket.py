@@ -28,7 +28,7 @@ from unspool_server.connection import Connection, Shared
 from unspool_server.errors import RequestError, UnspoolError
 from unspool_server.telemetry.exposition import exposition
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
-from unspool_server.transport.gate import HEALTH, PRINCIPAL, Gate, Rules
+from unspool_server.transport.gate import LIVE, PRINCIPAL, READY, Gate, Rules
 from unspool_server.transport.pump import Incoming, pump
 
 _SHUTDOWN_S = 5
@@ -52,15 +52,22 @@ def application(shared: Shared, rules: Rules) -> ASGIApp:
     """The ASGI application: any path upgrades, two paths tell that the server lives, one tells figures."""
 
     async def converse(websocket: WebSocket) -> None:
+        if shared.lifecycle.draining:
+            await websocket.send_denial_response(_draining())
+            return
         await websocket.accept()
         await _serve(Connection(shared, websocket.scope[PRINCIPAL]), websocket)
+
+    async def ready(request: Request) -> Response:
+        return _draining() if shared.lifecycle.draining else Response()
 
     async def tell_figures(request: Request) -> Response:
         body, content_type = exposition(shared.figures(), request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
     routes = [
-        *(Route(path, _healthy, methods=["GET"]) for path in HEALTH),
+        Route(LIVE, _healthy, methods=["GET"]),
+        Route(READY, ready, methods=["GET"]),
         Route("/metrics", tell_figures, methods=["GET"]),
         Route("/{path:path}", _not_an_upgrade, methods=["GET"]),
         WebSocketRoute("/{path:path}", converse),
@@ -217,6 +224,10 @@ async def _healthy(request: Request) -> Response:
     return Response()
 
 
+def _draining() -> Response:
+    return PlainTextResponse("the server is shutting down", status_code=503, headers={"retry-after": "1"})
+
+
 async def _not_an_upgrade(request: Request) -> Response:
     return PlainTextResponse("Connection header did not include 'upgrade'", status_code=400)
 
@@ -244,4 +255,4 @@ async def _serve(connection: Connection, websocket: WebSocket) -> None:
     # Our side may have ended it (a client too slow for its own policy). Whoever does not read gets no close frame.
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
         async with asyncio.timeout(_CLOSE_S):
-            await websocket.close()
+            await websocket.close(connection.close_code)
