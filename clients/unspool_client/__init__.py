@@ -8,6 +8,7 @@
 Events of a thread come as an async iterator that survives reconnects without gap or repeat: `thread.events()`.
 """
 
+from unspool_client.approvals import CommandApproval
 from unspool_client.backoff import Backoff
 from unspool_client.channels import MAX_MESSAGE_BYTES, Channel, ChannelFactory, MemoryChannel, memory_pair
 from unspool_client.client import Client
@@ -45,6 +46,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "ClientOptions",
+    "CommandApproval",
     "ConnectFailed",
     "ConnectionLost",
     "CursorInvalid",

@@ -13,9 +13,11 @@ from typing import Any, Self, TypeVar, Unpack
 
 from unspool_protocol.base import WireModel
 from unspool_protocol.methods import METHODS
+from unspool_protocol.requests import COMMAND_APPROVAL
 from unspool_protocol.startup import Model
 from unspool_protocol.threads import Thread
 
+from unspool_client.approvals import Decide, approval_handler
 from unspool_client.channels import Channel, ChannelFactory
 from unspool_client.connection import Connection, OnResult
 from unspool_client.desk import RequestDesk, RequestHandler
@@ -203,6 +205,10 @@ class Client:
     def on_request(self, method: str, handler: RequestHandler) -> None:
         """Answer the server's requests of this name, for example `item/tool/call`."""
         self._desk.handle(method, handler)
+
+    def on_command_approval(self, decide: Decide) -> None:
+        """Decide whether commands may run. Without this they are refused, unless `answer_unhandled` is off."""
+        self._desk.handle(COMMAND_APPROVAL, approval_handler(decide))
 
     def on_notification(self, listener: Callable[[Event], None]) -> None:
         """See every notification as it comes in, of any thread or none, repeats after a reconnect included."""

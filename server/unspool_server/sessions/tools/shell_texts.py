@@ -83,8 +83,13 @@ def cut_output(captured: Captured, max_output_tokens: int | None = None) -> str:
 
 def failed(reason: str) -> str:
     """The output of a command that did not run, in the reference's words."""
-    inner = reason.replace("\\", "\\\\").replace('"', '\\"')
-    return f'exec_command failed: CreateProcess {{ message: "Rejected(\\"{inner}\\")" }}'
+    message = _quoted(f"Rejected({_quoted(reason)})")
+    return f"exec_command failed: CreateProcess {{ message: {message} }}"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def not_started(reason: str) -> str:
