@@ -12,13 +12,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import jwt
 import pytest
 from unspool_client import Client
 from unspool_client.errors import ConnectFailed
-from unspool_server.access.secret_files import TOKEN_FILE, SecretRefused
+from unspool_server.access.bearer import Unauthorized
+from unspool_server.access.secret_files import TOKEN_FILE, SecretRefused, home_token
 from unspool_server.cli.admission import rules_of
+from unspool_server.cli.daemon import _banner
 from unspool_server.cli.options import Listen, ServerOptions, WebSocketAuth
-from unspool_server.config import AccessOptions, ConfigError
+from unspool_server.config import AccessOptions, AccessToken, ConfigError
 from unspool_server.config_file import load_config
 from unspool_server.transport.websocket import ListenRefused, Tls, listen_tcp
 
@@ -112,14 +115,22 @@ async def test_serve_demands_the_homes_token_which_its_own_clients_find(tmp_path
     assert token not in said and str(home / TOKEN_FILE) in said
 
 
-async def test_serve_without_authentication_or_showing_its_token_only_when_told(tmp_path: Path) -> None:
-    async with running(tmp_path / "a", "serve", "--port", "0", "--no-auth") as daemon:
+async def test_serve_lets_everyone_of_this_machine_in_only_when_told(tmp_path: Path) -> None:
+    async with running(tmp_path, "serve", "--port", "0", "--no-auth") as daemon:
         assert (await knock(daemon.address)).status == 101
         assert (await knock(daemon.address, {"Origin": "null"})).status == 403
-    assert not (tmp_path / "a" / TOKEN_FILE).exists()
-    async with running(tmp_path / "b", "serve", "--port", "0", "--show-token") as daemon:
-        pass
-    assert (tmp_path / "b" / TOKEN_FILE).read_text().strip() in daemon.said.decode()
+    assert not (tmp_path / TOKEN_FILE).exists()
+
+
+def test_serve_shows_its_token_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ServerOptions(listen=Listen("ws", "127.0.0.1", 0), banner=True, home_token=True)
+    _banner(options, "127.0.0.1", 4500, tmp_path)
+    hidden = capsys.readouterr().err
+    _banner(replace(options, show_token=True), "127.0.0.1", 4500, tmp_path)
+    shown = capsys.readouterr().err
+    token = home_token(tmp_path)
+    assert token not in hidden and str(tmp_path / TOKEN_FILE) in hidden
+    assert token in shown
 
 
 def test_serve_does_not_start_with_a_token_that_others_can_read(tmp_path: Path) -> None:
@@ -141,18 +152,29 @@ async def test_app_server_is_open_on_loopback_and_asks_for_whatever_its_flags_na
         assert (await knock(daemon.address)).body == b"missing websocket bearer token"
         assert (await knock(daemon.address, bearer("hush-hush"))).status == 101
     assert b"hush" not in daemon.said
-    digest = hashlib.sha256(b"hush-hush").hexdigest()
-    async with running(home, *listen, "--ws-auth", "capability-token", "--ws-token-sha256", digest) as daemon:
-        assert (await knock(daemon.address, bearer("hush-hush"))).status == 101
-        assert (await knock(daemon.address, bearer("hush"))).body == b"invalid websocket bearer token"
 
 
-async def test_a_token_in_the_configuration_closes_every_socket_to_those_without_one(tmp_path: Path) -> None:
-    digest = hashlib.sha256(b"ci-token").hexdigest()
-    (tmp_path / "config.toml").write_text(f'[[access.tokens]]\nname = "ci"\nsha256 = "{digest}"\nscopes = ["read"]\n')
-    async with running(tmp_path, "app-server", "--listen", "ws://127.0.0.1:0") as daemon:
-        assert (await knock(daemon.address)).status == 401
-        assert (await knock(daemon.address, bearer("ci-token"))).status == 101
+def test_a_token_may_be_given_by_its_digest(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"hush-hush").hexdigest().upper()
+    auth = WebSocketAuth("capability-token", token_sha256=digest)
+    options = ServerOptions(listen=Listen("ws", "127.0.0.1", 0), auth=auth)
+    verifier = rules_of(options, AccessOptions(), tmp_path).verifier
+    assert verifier is not None and verifier.verify("hush-hush").unbound
+    with pytest.raises(Unauthorized, match="invalid websocket bearer token"):
+        verifier.verify("hush")
+
+
+def test_tokens_of_the_configuration_open_beside_signed_ones(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s" * 40)
+    auth = WebSocketAuth("signed-bearer-token", shared_secret_file=secret)
+    known = AccessToken(name="ci", sha256=hashlib.sha256(b"ci-token").hexdigest(), scopes=("read",))
+    options = ServerOptions(listen=Listen("ws", "127.0.0.1", 0), auth=auth)
+    verifier = rules_of(options, AccessOptions(tokens=(known,)), tmp_path).verifier
+    assert verifier is not None and verifier.verify("ci-token").name == "ci"
+    assert verifier.verify(jwt.encode({"exp": 4_000_000_000, "sub": "me"}, "s" * 40)).name == "me"
+    with pytest.raises(Unauthorized, match="invalid websocket jwt"):
+        verifier.verify("other")
 
 
 async def test_files_and_settings_that_cannot_be_used_are_refused_before_anything_listens(tmp_path: Path) -> None:
