@@ -321,7 +321,8 @@ class Config(ConfigModel):
         model_post_turn_compact_threshold_percent: Compact after a turn that used this share of the window.
         thread_unload_delay_secs: Seconds from a thread's last subscriber to its unloading.
         drain_timeout_secs: Seconds that running turns get to end by themselves when the daemon is asked to stop.
-        features: `shell_tool = false` takes the shell tool away; the rest is kept for `config/read`, without effect.
+        features: `shell_tool = false` takes the shell tool away, `true` gives it to named tenants as well; the rest is
+            kept for `config/read`, without effect.
         allow_login_shell: Whether commands run in a login shell unless the model asks for another.
         command_timeout_secs: Longest life of a command, also of one left running; 0 means no limit.
         approval_timeout_secs: How long to wait for an answer before a command counts as declined; none by default.
@@ -381,10 +382,21 @@ class Config(ConfigModel):
             raise ConfigError(f"Model provider `{wanted}` not found", key="model_provider")
         return found
 
-    @property
-    def shell_tool(self) -> bool:
-        """Whether threads have the shell tool."""
-        return self.features.get("shell_tool") is not False
+    def runs_commands_for(self, tenant: str) -> bool:
+        """Whether a tenant's threads run commands, which have the server's own rights, other tenants' logs included.
+
+        The machine's owner has them unless `features.shell_tool` is off, a named tenant only where it is on.
+        """
+        word = self.features.get("shell_tool")
+        return word is True if tenant else word is not False
+
+    def for_thread(self, own: "Config") -> "Config":
+        """A thread's own configuration, made from this one: it may do without commands, but not grant them."""
+        if own.features.get("shell_tool") is False:
+            return own
+        kept = {name: value for name, value in own.features.items() if name != "shell_tool"}
+        word = {"shell_tool": self.features["shell_tool"]} if "shell_tool" in self.features else {}
+        return own.model_copy(update={"features": {**kept, **word}})
 
     @property
     def context_window(self) -> int:

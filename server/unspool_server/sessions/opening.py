@@ -231,7 +231,8 @@ class Opener:
         if not given.config:
             return self.env
         try:
-            return replace(self.env, config=override_config(self.env.config, given.config))
+            own = override_config(self.env.config, given.config)
+            return replace(self.env, config=self.env.config.for_thread(own))
         except ConfigError as error:
             raise _bad_config(error, error.key or "config") from error
 

@@ -119,7 +119,7 @@ async def run_user_command(session: Session, command: str, limit_s: float | None
     """
     if not command.strip():
         raise RequestError("command must not be empty", data={"reason": "invalidParams", "field": "command"})
-    if not session.env.config.shell_tool:
+    if not session.env.config.runs_commands_for(session.facts.tenant):
         raise RequestError("commands are turned off by the configuration", data={"reason": "shellDisabled"})
 
     async def accept() -> UserShellTurn | UserCommand:

@@ -184,7 +184,7 @@ class WriteStdin:
 
 def shell_tools(session: "Session") -> Iterator[Tool]:
     """The shell tool, unless the configuration turns it off."""
-    if session.env.config.shell_tool:
+    if session.env.config.runs_commands_for(session.facts.tenant):
         yield ExecCommand()
         yield WriteStdin()
 
