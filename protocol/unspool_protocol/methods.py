@@ -10,6 +10,7 @@ from unspool_protocol import (
     audit_methods,
     command_methods,
     findings,
+    following,
     mcp_methods,
     queue_methods,
     server_methods,
@@ -158,6 +159,20 @@ _CHANGES = (
         threads.ThreadRollbackUndoResult,
         ours=True,
         doc="Addition: bring back what the newest rollback dropped.",
+    ),
+    Method(
+        "thread/subscribe",
+        following.ThreadSubscribeParams,
+        following.ThreadSubscribeResult,
+        ours=True,
+        doc="Addition: watch a thread without loading it or keeping it loaded.",
+    ),
+    Method(
+        "thread/replay/next",
+        following.ThreadReplayNextParams,
+        following.ThreadReplayNextResult,
+        ours=True,
+        doc="Addition: let a stepwise replay go on.",
     ),
     Method(
         "thread/verify",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import StrictInt
 
 from unspool_protocol.base import ExtendedWireModel, WireModel
+from unspool_protocol.following import ThreadReplayCompletedNotification
 from unspool_protocol.settings import ThreadSettings, ThreadStatus
 from unspool_protocol.threads import ReadState, Thread
 from unspool_protocol.turns import (
@@ -255,7 +256,8 @@ class ConnectionClosingNotification(WireModel):
     """Addition: the last message of a connection that the server ends; the client may come back.
 
     Attributes:
-        reason: `shutdown`: the server ends, or is started anew.
+        reason: `shutdown`: the server ends, or is started anew. `slowClient`: the client is too far behind and asked to
+            be disconnected then.
         cursors: For each thread that the client follows, the newest event that it was sent: `replay.after` of its next
             `thread/resume`.
     """
@@ -316,6 +318,7 @@ def _kinds() -> tuple[NotificationKind, ...]:
         "serverRequest/resolved": ServerRequestResolvedNotification,
         "account/rateLimits/updated": AccountRateLimitsUpdatedNotification,
         "thread/goal/cleared": ThreadGoalClearedNotification,
+        "thread/replay/completed": ThreadReplayCompletedNotification,
     }
     ephemeral_broadcast: _Group = {
         "thread/started": ThreadStartedNotification,

@@ -61,6 +61,7 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     "unsupported": (ErrorCode.INVALID_REQUEST, "A known method that this thread cannot serve in its mode or state."),
     "unknownProvider": (ErrorCode.INVALID_REQUEST, "No such model provider is configured."),
     "cursorInvalid": (ErrorCode.INVALID_REQUEST, "A cursor of another thread, or none of ours."),
+    "notSubscribed": (ErrorCode.INVALID_REQUEST, "This connection does not follow the thread."),
     "dependentThreads": (
         ErrorCode.INVALID_REQUEST,
         "Other threads begin in this one, so it cannot be deleted; `data.threadIds` names them.",
@@ -113,6 +114,8 @@ REFUSALS: Mapping[str, tuple[str, ...]] = {
         "unknownProvider",
         "writeFailed",
     ),
+    "thread/subscribe": ("threadNotFound", "cursorInvalid", "corrupt"),
+    "thread/replay/next": ("notSubscribed",),
     "thread/read": ("threadNotFound", "positionInvalid", "unsupported", "corrupt"),
     "thread/turns/list": (
         "threadNotFound",

@@ -22,12 +22,15 @@ class ClientCapabilities(OpenWireModel):
     Attributes:
         experimental_api: Experimental methods and fields are refused without it.
         opt_out_notification_methods: Exact names of notifications this connection does not want.
-        slow_client: Addition: what happens when the client reads too slowly (DESIGN §6).
+        slow_client: Addition: what happens when the client reads too slowly. `coalesce`: consecutive deltas of one text
+            come as one, with the cursor of the last. `drop`: deltas are left out until it has caught up; the end of
+            their item brings the whole text, and cursors have a gap there. `disconnect`: once it is further behind than
+            `history.slow_client_bytes` the connection ends after `connection/closing`. Nobody else waits in any case.
     """
 
     experimental_api: Flag = False
     opt_out_notification_methods: tuple[str, ...] | None = None
-    slow_client: Literal["coalesce", "disconnect"] | None = None
+    slow_client: Literal["coalesce", "drop", "disconnect"] | None = None
 
 
 class InitializeParams(WireModel):

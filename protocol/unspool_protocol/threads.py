@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictInt
 
 from unspool_protocol.base import Flag, KeyedParams, Limit, WireModel
+from unspool_protocol.following import Replay
 from unspool_protocol.items import ThreadItem
 from unspool_protocol.positions import LogPosition
 from unspool_protocol.settings import CollaborationMode, SortDirection, ThreadEnvironment
@@ -140,19 +141,6 @@ class ThreadStartParams(ThreadOverrides, KeyedParams):
 
 class ThreadStartResult(ThreadSetup):
     """The new thread; its log appears with the first turn."""
-
-
-class Replay(WireModel):
-    """Addition: how a resuming client wants to catch up (DESIGN §6).
-
-    Attributes:
-        after: The newest event the client has seen; null asks for everything.
-        mode: `events`: the events after the cursor follow the answer, marked as replayed. `snapshot`: the answer
-            holds the turns, the running one with its text so far, and the stream goes on after `result.cursor`.
-    """
-
-    after: str | None = None
-    mode: Literal["events", "snapshot"] = "events"
 
 
 class TurnsPageParams(WireModel):

@@ -104,6 +104,7 @@ class HistoryOptions(ConfigModel):
         mode: How new threads are logged (`historyMode` of thread/start when the client does not say).
         durability: What an answer to a lifecycle method promises: `written` survives the process, `synced` the machine.
         retained_events: How many encoded events of a live thread stay in memory; older ones come from the log.
+        slow_client_bytes: How many bytes of events a client may be behind that asked to be disconnected then.
     """
 
     persistence: Literal["save-all", "none"] = "save-all"
@@ -111,6 +112,7 @@ class HistoryOptions(ConfigModel):
     mode: Literal["paginated", "legacy"] = "paginated"
     durability: Literal["written", "synced"] = "written"
     retained_events: int = Field(default=4096, ge=16)
+    slow_client_bytes: int = Field(default=4 * 1024 * 1024, ge=0)
 
 
 class AccessToken(ConfigModel):

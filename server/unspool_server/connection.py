@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from unspool_protocol.startup import ClientCapabilities, InitializeParams, InitializeResult
 
@@ -50,6 +50,7 @@ from unspool_server.errors import (
     ShuttingDown,
 )
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.slow import SlowClient
 from unspool_server.handlers.context import Peer, RequestContext
 from unspool_server.lifecycle import Lifecycle
 from unspool_server.params import shorten, validate
@@ -70,6 +71,10 @@ MAX_IN_FLIGHT = 128
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
 """Answers and events that may wait for one client before its requests are no longer read. Large enough for clients
 that write some ten thousand requests before they read the first answer."""
+
+
+TOO_SLOW_CODE = 1013
+"""The WebSocket close code of a client that was too slow: try again later, from the cursors that it was told."""
 
 
 class Stage(Enum):
@@ -167,7 +172,7 @@ class Connection:
         self.experimental = False
         self.client_name = ""
         self.client_version = ""
-        self.slow_client: Literal["coalesce", "disconnect"] = "coalesce"
+        self.slow_client: SlowClient = "coalesce"
         self._shared = shared
         self._stage = Stage.NEW
         self._greeted = False
@@ -177,6 +182,7 @@ class Connection:
         self._began = time.monotonic()
         self.close_code = 1000
         shared.connections.add(self)
+        self._given_up = asyncio.Event()
 
     @property
     def stage(self) -> Stage:
@@ -231,6 +237,17 @@ class Connection:
         batch = await self.outbox.get()
         self._drained.set()
         return batch
+
+    def give_up(self, last_words: bytes) -> None:
+        """Send what is queued and this, then nothing: the client is too slow, and asked to be disconnected then."""
+        self._put(last_words)
+        self.outbox.close()
+        self.close_code = TOO_SLOW_CODE
+        self._given_up.set()
+
+    async def given_up(self) -> None:
+        """Wait until `give_up` was called, if ever."""
+        await self._given_up.wait()
 
     async def end_input(self, timeout_s: float) -> None:
         """The client sends nothing more: finish what it asked for, then let the outbox run dry.

@@ -13,6 +13,7 @@ from unspool_server.access.principal import OWNER, Principal
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
 from unspool_server.events.replay import LogReplay
+from unspool_server.events.slow import SlowClient
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 THREAD = "thread-1"
@@ -77,6 +78,9 @@ class CountingView:
         self.turn = ""
         del mode
 
+    def settle(self) -> Sequence[Viewed]:
+        return ()
+
     def forget_finished(self) -> None:
         """Nothing is kept."""
 
@@ -110,7 +114,15 @@ class Client:
     opted_out: frozenset[str] = frozenset()
     initialized: bool = True
     principal: Principal = OWNER
+    slow_client: SlowClient = "disconnect"
+    """Until it is far behind, such a client gets every event as it is."""
+    last_words: dict[str, Any] | None = None
     got: list[dict[str, Any]] = field(default_factory=list)
+
+    def give_up(self, last_words: bytes) -> None:
+        self.last_words = json.loads(last_words)
+        self.outbox.put(last_words)
+        self.outbox.close()
 
     def read(self) -> list[dict[str, Any]]:
         """Take what is ready now; returns only the new messages."""

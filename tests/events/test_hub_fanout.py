@@ -7,6 +7,7 @@ from unspool_protocol.cursors import EventCursor
 from unspool_server.errors import LocalProtocolError
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.pacing import ReplayOptions
 from unspool_server.events.replay import LogReplay
 from unspool_server.sessions.sink import EventSink
 
@@ -64,7 +65,7 @@ async def test_a_snapshot_moves_the_place_to_where_it_was_taken(hub: Hub, thread
     subscription = hub.subscribe(client, THREAD)
     thread.record()
     thread.delta()
-    subscription.start_after(hub.position(THREAD), replay=False)
+    subscription.start_after(hub.position(THREAD), replay=None)
     thread.delta()
     subscription.release()
     assert client.read()[0].items() >= {"cursor": thread.published[-1]}.items()
@@ -222,7 +223,7 @@ async def test_unrecorded_events_stay_in_the_ring_until_a_record_follows(replay:
     for _ in range(20):
         thread.delta()
     client = connect(hub, "a")
-    hub.subscribe(client, THREAD, after=place, replay=True).release()
+    hub.subscribe(client, THREAD, after=place, replay=ReplayOptions()).release()
     await client.read_until_quiet(hub)
     assert client.cursors() == thread.published[1:]
     thread.record()

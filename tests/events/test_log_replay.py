@@ -9,6 +9,7 @@ from unspool_protocol.log import HistoryMode, Position, Record
 from unspool_server.errors import InvalidParams
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.pacing import ReplayOptions
 from unspool_server.events.replay import LogReplay
 from unspool_server.history.client_view import ClientView
 from unspool_server.store.contract import LogStore, RolloutInfo
@@ -27,7 +28,7 @@ def restarted(replay: LogReplay, thread: Thread, **options: Any) -> Hub:
 async def replayed(hub: Hub, client: Client, after: EventCursor | None) -> list[str]:
     if after is not None:
         await hub.check_cursor(THREAD, after)
-    hub.subscribe(client, THREAD, after=after, replay=True).release()
+    hub.subscribe(client, THREAD, after=after, replay=ReplayOptions()).release()
     fresh = await client.read_until_quiet(hub)
     assert all(message.get("replayed") is True for message in fresh)
     return [message["cursor"] for message in fresh]
@@ -158,7 +159,7 @@ async def test_events_published_while_the_log_is_read_come_once_and_after_it(
     hub = restarted(replay, thread, ring_events=4)
     client = connect(hub, "a")
     store.gate = asyncio.Event()
-    subscription = hub.subscribe(client, THREAD, after=None, replay=True)
+    subscription = hub.subscribe(client, THREAD, after=None, replay=ReplayOptions())
     subscription.release()
     async with asyncio.timeout(5):
         await store.reached.wait()
@@ -185,7 +186,7 @@ async def test_a_ring_that_moves_on_during_the_read_leads_to_no_repeat(replay: L
         thread.record()
     client = connect(hub, "a")
     store.gate = asyncio.Event()
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     async with asyncio.timeout(5):
         await store.reached.wait()
     for _ in range(6):
@@ -201,7 +202,7 @@ async def test_a_replay_waits_for_the_client_and_not_in_memory(replay: LogReplay
         thread.record()
     hub = restarted(replay, thread)
     client = connect(hub, "a", outbox=Outbox(max_messages=2))
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     for _ in range(200):
         await asyncio.sleep(0)
         assert len(client.outbox) <= 2
@@ -218,10 +219,10 @@ async def test_a_second_replay_starts_anew_while_the_first_still_reads(
     hub = restarted(replay, thread)
     client = connect(hub, "a")
     store.gate = asyncio.Event()
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     async with asyncio.timeout(5):
         await store.reached.wait()
-    hub.subscribe(client, THREAD, after=EventCursor("r1", 2, 0), replay=True).release()
+    hub.subscribe(client, THREAD, after=EventCursor("r1", 2, 0), replay=ReplayOptions()).release()
     store.gate.set()
     await client.read_until_quiet(hub)
     assert client.cursors() == thread.recorded[2:]
@@ -235,7 +236,7 @@ async def test_a_response_during_a_replay_interrupts_it_and_it_goes_on_where_it_
         thread.record()
     hub = restarted(replay, thread)
     client = connect(hub, "a", outbox=Outbox(max_messages=2))
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(client.outbox) == 2
@@ -255,7 +256,7 @@ async def test_a_disconnect_ends_a_replay_that_waits(replay: LogReplay, thread: 
         thread.record()
     hub = restarted(replay, thread)
     client = connect(hub, "a", outbox=Outbox(max_messages=1))
-    subscription = hub.subscribe(client, THREAD, replay=True)
+    subscription = hub.subscribe(client, THREAD, replay=ReplayOptions())
     subscription.release()
     await asyncio.sleep(0)
     hub.drop(client)
@@ -277,7 +278,7 @@ async def test_an_unreadable_log_leaves_the_client_with_a_warning_and_the_presen
 
     monkeypatch.setattr(store, "read", refuse)
     client = connect(hub, "a")
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     await client.read_until_quiet(hub)
     assert [message["method"] for message in client.got] == ["warning", "item/completed"]
     assert client.got[0]["params"]["code"] == "replayIncomplete"
@@ -289,7 +290,7 @@ async def test_a_thread_without_a_log_replays_what_it_said_so_far(replay: LogRep
     hub.reset(THREAD, EventCursor("new", 0, 0))
     hub.publish(THREAD, "thread/started", {"threadId": THREAD}, everyone=True)
     client = connect(hub, "a")
-    hub.subscribe(client, THREAD, replay=True).release()
+    hub.subscribe(client, THREAD, replay=ReplayOptions()).release()
     await client.read_until_quiet(hub)
     assert [(m["method"], m["replayed"]) for m in client.got] == [("thread/started", True)]
     await hub.close()
@@ -316,7 +317,7 @@ async def test_the_client_view_yields_in_replay_what_it_yielded_live(store: List
     later = Hub(LogReplay(cast(LogStore, store), ClientView))
     later.register(late)
     later.reset(THREAD, EventCursor("r1", 3, 1 << 30))
-    later.subscribe(late, THREAD, replay=True).release()
+    later.subscribe(late, THREAD, replay=ReplayOptions()).release()
     await late.read_until_quiet(later)
     assert len(live.got) >= 2
     assert [(m["method"], m["params"], m["cursor"]) for m in late.got] == [

@@ -5,6 +5,7 @@ from unspool_protocol.cursors import EventCursor
 from unspool_protocol.log import HistoryMode, NewRecord, Position
 from unspool_server.errors import InvalidParams
 from unspool_server.events.hub import Hub
+from unspool_server.events.pacing import ReplayOptions
 from unspool_server.events.replay import LogReplay
 from unspool_server.history.client_view import ClientView
 from unspool_server.store.contract import Log, NewRollout
@@ -51,7 +52,7 @@ async def test_a_rolled_back_cursor_is_led_to_the_present_over_the_memory_store(
     for name, after, expected in (("a", gone, present), ("b", kept, [("turn/completed", 3), *present])):
         client = connect(hub, name)
         await hub.check_cursor(THREAD, after)
-        hub.subscribe(client, THREAD, after=after, replay=True).release()
+        hub.subscribe(client, THREAD, after=after, replay=ReplayOptions()).release()
         assert heads(await client.read_until_quiet(hub)) == expected
     for bad in (foreign, EventCursor(CUT, 8, 0), EventCursor(THREAD, 7, 0)):
         with pytest.raises(InvalidParams):

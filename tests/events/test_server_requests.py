@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.pacing import ReplayOptions
 
 from tests.events.conftest import THREAD, Client, Thread, connect
 
@@ -79,7 +80,7 @@ async def test_a_replay_shows_it_at_its_place_among_the_events(hub: Hub, thread:
     await asyncio.sleep(0)
     thread.delta()
     late = connect(hub, "b")
-    hub.subscribe(late, THREAD, replay=True).release()
+    hub.subscribe(late, THREAD, replay=ReplayOptions()).release()
     messages = await late.read_until_quiet(hub)
     assert [m["method"] for m in messages] == ["item/completed", METHOD, "item/agentMessage/delta"]
     asking.cancel()

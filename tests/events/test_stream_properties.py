@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from unspool_protocol.cursors import EventCursor
 from unspool_server.events.hub import Hub
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.pacing import ReplayOptions
 from unspool_server.events.replay import LogReplay
 from unspool_server.store.contract import LogStore
 
@@ -41,14 +42,14 @@ class Story:
         self.thread = Thread(self.hub, self.store, rollout_id="r0")
         self.cuts = 0
         self.seen: list[str] = []
-        self.client = self._join(None, replay=False)
+        self.client = self._join(None, replay=None)
 
     def _hub(self) -> Hub:
         self.clock += 1_000
         replay = LogReplay(cast(LogStore, self.store), CountingView)
         return Hub(replay, ring_events=self.ring_events, clock_ms=lambda: self.clock)
 
-    def _join(self, after: EventCursor | None, *, replay: bool) -> Client:
+    def _join(self, after: EventCursor | None, *, replay: ReplayOptions | None) -> Client:
         client = connect(self.hub, f"c{len(self.seen)}", outbox=Outbox(max_messages=self.outbox))
         self.hub.subscribe(client, THREAD, after=after, replay=replay).release()
         return client
@@ -62,7 +63,7 @@ class Story:
         after = EventCursor.decode(self.seen[-1]) if self.seen else None
         if after is not None:
             await self.hub.check_cursor(THREAD, after)
-        self.client = self._join(after, replay=True)
+        self.client = self._join(after, replay=ReplayOptions())
 
     async def step(self, step: Step) -> None:
         kind, number = step

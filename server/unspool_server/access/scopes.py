@@ -27,6 +27,8 @@ _READ = (
     "thread/list",
     "thread/loaded/list",
     "thread/unsubscribe",
+    "thread/subscribe",
+    "thread/replay/next",
     "thread/verify",
     "thread/context",
     "thread/diff",

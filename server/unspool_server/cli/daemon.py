@@ -8,7 +8,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -65,10 +65,15 @@ class _ReplayByThread:
         await self._of(thread_id).check_cursor(thread_id, cursor)
 
     def events_after(
-        self, thread_id: str, after: EventCursor | None, *, whole_since: str | None = None
+        self,
+        thread_id: str,
+        after: EventCursor | None,
+        *,
+        whole_since: str | None = None,
+        at_rest: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[LoggedEvent, None]:
         """See `LogReplay.events_after`."""
-        return self._of(thread_id).events_after(thread_id, after, whole_since=whole_since)
+        return self._of(thread_id).events_after(thread_id, after, whole_since=whole_since, at_rest=at_rest)
 
 
 def _table() -> Mapping[str, Handler]:
@@ -84,7 +89,11 @@ async def daemon(config: Config, home: Path, *, lifecycle: Lifecycle | None = No
 
     store, ephemeral = LocalStore(home, durable=config.history.durability == "synced"), MemoryStore()
     catalogue = StoreCatalogue.local(store, summarise, home)
-    hub = Hub(ring_events=config.history.retained_events, max_subscriptions=config.limits.subscriptions_per_connection)
+    hub = Hub(
+        ring_events=config.history.retained_events,
+        max_subscriptions=config.limits.subscriptions_per_connection,
+        slow_limit_bytes=config.history.slow_client_bytes,
+    )
     mcp = McpServers(str(Path.cwd()), partial(show_startup, hub))
     lifecycle, connections = lifecycle or Lifecycle(), set[Connection]()
     providers = Providers(config, home=home)

@@ -14,49 +14,14 @@ from unspool_protocol.cursors import EventCursor
 
 from unspool_server.errors import LimitReached
 from unspool_server.events.encoding import Encoder, now_ms, plain
+from unspool_server.events.member import Member
+from unspool_server.events.pacing import ReplayOptions, Sleep
 from unspool_server.events.requests import PendingRequest, PendingRequests
+from unspool_server.events.slow import SLOW_LIMIT_BYTES
 from unspool_server.events.stream import RING_BYTES, RING_EVENTS, ThreadStream, invalid_cursor
 from unspool_server.events.subscription import Peer, ReplaySource, Subscription
 from unspool_server.telemetry import metrics
 from unspool_server.telemetry.instruments import Sample
-
-
-class _Member:
-    """A registered connection: its subscriptions by thread, and the broadcasts that did not fit into its outbox."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self.subscriptions: dict[str, Subscription] = {}
-        self.ending: dict[str, Subscription] = {}
-        self.missed: dict[tuple[str, str], bytes] = {}
-
-    def tell(self, thread_id: str, method: str, body: bytes) -> None:
-        """Offer a broadcast; when the client is slow only the newest one per thread and method is kept for it."""
-        if not self.peer.initialized or method in self.peer.opted_out:
-            return
-        if self.missed or not self.peer.outbox.offer(body):
-            self.missed.pop((thread_id, method), None)
-            self.missed[(thread_id, method)] = body
-
-    def forget(self, thread_id: str) -> None:
-        """The last event of an unloaded thread was delivered."""
-        self.ending.pop(thread_id, None)
-
-    def pump(self) -> None:
-        """There is room in the outbox: missed broadcasts first, then the subscriptions that are behind."""
-        for key, body in list(self.missed.items()):
-            if not self.peer.outbox.offer(body):
-                break
-            del self.missed[key]
-        for thread_id, subscription in list(self.subscriptions.items()):
-            if not subscription.live:
-                place = subscription.cursor
-                subscription.pump()
-                # Whoever was served goes to the end of the line, so that one busy thread cannot starve the others.
-                if subscription.cursor is not place and self.subscriptions.get(thread_id) is subscription:
-                    self.subscriptions[thread_id] = self.subscriptions.pop(thread_id)
-        for subscription in list(self.ending.values()):
-            subscription.pump()
 
 
 class Hub:
@@ -69,6 +34,8 @@ class Hub:
         on_unsubscribed: Called with the thread id after a subscription ended by `unsubscribe` or `drop`.
         clock_ms: Milliseconds since the epoch.
         max_subscriptions: Of one connection; None: any number.
+        sleep: How a paced replay waits.
+        slow_limit_bytes: How far behind clients may be that asked to be disconnected then.
     """
 
     def __init__(
@@ -81,15 +48,20 @@ class Hub:
         ring_events: int = RING_EVENTS,
         ring_bytes: int = RING_BYTES,
         max_subscriptions: int | None = None,
+        slow_limit_bytes: int = SLOW_LIMIT_BYTES,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.max_subscriptions = max_subscriptions
         self.replay = replay
         self.tenant_of = tenant_of
         self.on_unsubscribed = on_unsubscribed
         self.encoder = Encoder()
+        self.sleep = sleep
         self._clock_ms = clock_ms
+        self._slow_limit_bytes = slow_limit_bytes
+        self._loaded: set[str] = set()
         self._ring_events, self._ring_bytes = ring_events, ring_bytes
-        self._members: dict[Hashable, _Member] = {}
+        self._members: dict[Hashable, Member] = {}
         self._streams: dict[str, ThreadStream] = {}
         self._subscribers: dict[str, dict[Hashable, Subscription]] = {}
         self._requests = PendingRequests()
@@ -100,7 +72,7 @@ class Hub:
 
     def register(self, peer: Peer) -> None:
         """Make a connection known; it gets broadcasts as soon as it is initialised."""
-        member = self._members[peer.id] = _Member(peer)
+        member = self._members[peer.id] = Member(peer)
         peer.outbox.on_space = member.pump
 
     def drop(self, peer: Peer) -> None:
@@ -131,17 +103,27 @@ class Hub:
             raise LimitReached("subscriptions_per_connection", most)
 
     def subscribe(
-        self, peer: Peer, thread_id: str, *, after: EventCursor | None = None, replay: bool = False
+        self,
+        peer: Peer,
+        thread_id: str,
+        *,
+        after: EventCursor | None = None,
+        replay: ReplayOptions | None = None,
+        resident: bool = True,
     ) -> Subscription:
         """Subscribe a registered connection to a thread; nothing is delivered until the result's `release`.
 
         Without `replay` it starts at the present end of the stream, or keeps its place if it was subscribed already.
         With it, it starts right after `after` (None: at the thread's beginning); check the cursor first.
         For a connection that is gone by now the result delivers nothing.
+
+        Args:
+            resident: False to watch only: the thread may be unloaded and loaded again meanwhile, and server requests
+                go to others. Whoever is a resident already stays one.
         """
         member = self._members.get(peer.id)
         if member is None:
-            gone = Subscription(peer, ThreadStream(thread_id, self.encoder), None, tuple, self._spawn)
+            gone = Subscription(peer, ThreadStream(thread_id, self.encoder), self)
             gone.end()
             return gone
         old = member.ending.pop(thread_id, None)
@@ -149,13 +131,13 @@ class Hub:
             old.end()
         subscription = member.subscriptions.get(thread_id)
         if subscription is None:
-            requests = partial(self._requests.of_thread, thread_id)
-            subscription = Subscription(peer, self._stream(thread_id), self.replay, requests, self._spawn)
+            subscription = Subscription(peer, self._stream(thread_id), self, limit_bytes=self._slow_limit_bytes)
             member.subscriptions[thread_id] = subscription
             self._subscribers.setdefault(thread_id, {})[peer.id] = subscription
+        subscription.resident = subscription.resident or resident
         subscription.hold()
-        if replay:
-            subscription.start_after(after, replay=True)
+        if replay is not None:
+            subscription.start_after(after, replay=replay)
         return subscription
 
     def unsubscribe(self, peer: Peer, thread_id: str) -> bool:
@@ -172,8 +154,19 @@ class Hub:
         return peer.id in self._subscribers.get(thread_id, {})
 
     def subscribers(self, thread_id: str) -> int:
-        """How many connections are subscribed to the thread."""
-        return len(self._subscribers.get(thread_id, {}))
+        """How many connections keep the thread loaded; those that only watch do not count."""
+        return sum(subscription.resident for subscription in self._subscribers.get(thread_id, {}).values())
+
+    def step(self, peer: Peer, thread_id: str, count: int) -> int | None:
+        """Let a client's stepwise replay go on; None when it is not subscribed, 0 when nothing waits for a step."""
+        subscription = self._subscribers.get(thread_id, {}).get(peer.id)
+        return None if subscription is None else subscription.grant(count)
+
+    def abandon(self, thread_id: str) -> None:
+        """The thread is gone for good: end what still watches it."""
+        for peer_id, subscription in list(self._subscribers.get(thread_id, {}).items()):
+            self._members[peer_id].subscriptions.pop(thread_id)
+            self._end(thread_id, peer_id, subscription)
 
     def position(self, thread_id: str) -> EventCursor | None:
         """The cursor of the thread's newest event: where a snapshot that is taken now stands."""
@@ -189,13 +182,13 @@ class Hub:
         return {name: one.cursor.encode() for name, one in following.items() if one.cursor is not None}
 
     async def check_cursor(self, thread_id: str, cursor: EventCursor) -> None:
-        """Refuse a cursor that is no place in the thread's past; called before `subscribe(replay=True)`.
+        """Refuse a cursor that is no place in the thread's past; called before `subscribe(replay=…)`.
 
         Raises:
             InvalidParams: `data.reason` is `cursorInvalid`.
         """
         stream = self._streams.get(thread_id)
-        if stream is not None and not stream.before_ring(cursor):
+        if stream is not None and thread_id in self._loaded and not stream.before_ring(cursor):
             if stream.reached(cursor):
                 return
             raise invalid_cursor("it lies in the future")
@@ -286,9 +279,9 @@ class Hub:
         request = PendingRequest(request_id, thread_id, turn_id, body, place, answer, accepts)
         self._requests.add(request)
         for subscription in self._subscribers.get(thread_id, {}).values():
-            if subscription.live:
+            if subscription.live and subscription.resident:
                 subscription.send(request)
-        limit = None if expiry is None else self._spawn(expiry, f"expiry-{request_id}")
+        limit = None if expiry is None else self.spawn(expiry, f"expiry-{request_id}")
         try:
             await asyncio.wait((answer,) if limit is None else (answer, limit), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
@@ -308,21 +301,57 @@ class Hub:
                 self._resolve(request)
 
     def reset(self, thread_id: str, position: EventCursor) -> None:
-        """Tell where the thread's log ends as it is loaded: everything after `position` will be published."""
-        self._stream(thread_id).reset(position, self._clock_ms())
+        """Tell where the thread's log ends as it is loaded: everything after `position` will be published.
+
+        Those who watched it while it was not loaded first get what others recorded meanwhile.
+        """
+        stream = self._stream(thread_id)
+        stream.reset(position, self._clock_ms())
+        self._loaded.add(thread_id)
+        for subscription in list(self._subscribers.get(thread_id, {}).values()):
+            if subscription.stream is stream:
+                subscription.follow(stream)
 
     def forget(self, thread_id: str) -> None:
-        """Drop a thread's stream after it was unloaded. A subscriber that is behind still gets the rest of it."""
+        """Drop a thread's stream after it was unloaded. A subscriber that is behind still gets the rest of it.
+
+        The subscriptions of residents end; those who only watch stay, for the next time that it is loaded.
+        """
         self.cancel(thread_id)
-        self._streams.pop(thread_id, None)
-        for peer_id in self._subscribers.pop(thread_id, {}):
-            member = self._members[peer_id]
-            subscription = member.subscriptions.pop(thread_id)
-            if subscription.live:
-                subscription.end()
+        self._loaded.discard(thread_id)
+        stream = self._streams.pop(thread_id, None)
+        for peer_id, subscription in list(self._subscribers.get(thread_id, {}).items()):
+            if subscription.resident:
+                self._leave(thread_id, self._members[peer_id], peer_id)
+            elif subscription.live:
+                subscription.follow(self._rest(thread_id, stream))
             else:
-                member.ending[thread_id] = subscription
-                subscription.finish(partial(member.forget, thread_id))
+                subscription.finish(partial(self._rejoin, thread_id, subscription, stream))
+
+    def _leave(self, thread_id: str, member: Member, peer_id: Hashable) -> None:
+        """A resident's thread was unloaded."""
+        subscription = member.subscriptions.pop(thread_id)
+        self._take_out(thread_id, peer_id)
+        if subscription.live:
+            subscription.end()
+        else:
+            member.ending[thread_id] = subscription
+            subscription.finish(partial(self._left, thread_id, member, subscription))
+
+    def _left(self, thread_id: str, member: Member, subscription: Subscription) -> None:
+        subscription.end()
+        member.forget(thread_id)
+
+    def _rejoin(self, thread_id: str, subscription: Subscription, old: ThreadStream | None) -> None:
+        """A watcher got the rest of a stream that has ended."""
+        subscription.follow(self._rest(thread_id, old))
+
+    def _rest(self, thread_id: str, old: ThreadStream | None) -> ThreadStream:
+        """The thread's stream of now; while it is not loaded an empty one that begins where the last one ended."""
+        stream = self._stream(thread_id)
+        if stream.end is None and old is not None and old.end is not None:
+            stream.reset(old.end, old.end.counter)
+        return stream
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -339,26 +368,51 @@ class Hub:
             params = {"threadId": request.thread_id, "requestId": request.id}
             self.publish(request.thread_id, "serverRequest/resolved", params)
 
-    def _end(self, thread_id: str, peer_id: Hashable, subscription: Subscription) -> None:
-        subscription.end()
+    def _take_out(self, thread_id: str, peer_id: Hashable) -> None:
         self._subscribers[thread_id].pop(peer_id, None)
         if not self._subscribers[thread_id]:
             del self._subscribers[thread_id]
+
+    def _end(self, thread_id: str, peer_id: Hashable, subscription: Subscription) -> None:
+        subscription.end()
+        self._take_out(thread_id, peer_id)
+        if thread_id not in self._loaded and thread_id not in self._subscribers:
+            self._streams.pop(thread_id, None)
         if self.on_unsubscribed is not None:
             self.on_unsubscribed(thread_id)
 
-    def _allowed(self, members: Iterable[_Member], thread_id: str, tenant: str | None = None) -> list[_Member]:
+    def _allowed(self, members: Iterable[Member], thread_id: str, tenant: str | None = None) -> list[Member]:
         """Those who may know of a thread; of one whose tenant is not known nobody may."""
         if self.tenant_of is None or not thread_id:
             return list(members)
         owner = self.tenant_of(thread_id) if tenant is None else tenant
         return [member for member in members if member.peer.principal.tenant == owner]
 
-    def _tell(self, members: Iterable[_Member], thread_id: str, method: str, body: bytes) -> None:
+    def _tell(self, members: Iterable[Member], thread_id: str, method: str, body: bytes) -> None:
         for member in list(members):
             member.tell(thread_id, method, body)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    # -- for subscriptions ---------------------------------------------------------------------------------------
+
+    def requests_of(self, thread_id: str) -> Iterable[PendingRequest]:
+        """See `subscription.Host`."""
+        return self._requests.of_thread(thread_id)
+
+    def at_rest(self, thread_id: str) -> bool:
+        """See `subscription.Host`."""
+        return thread_id not in self._loaded
+
+    def too_slow(self, peer: Peer) -> None:
+        """End a connection that asked for it, with the places where it can go on (DESIGN §6)."""
+        places = self.cursors(peer)
+        if places is None:
+            return
+        told = {"reason": "slowClient", "cursors": places}
+        self.drop(peer)
+        peer.give_up(self.encoder.encode("connection/closing", told, cursor=None, emitted_at_ms=self._clock_ms()))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """See `subscription.Host`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -4,7 +4,7 @@ The events are those that the live thread published, because both come from the 
 reads with a view of its own; nothing is kept between replays.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any, Protocol
@@ -13,7 +13,8 @@ from unspool_protocol.base import WireModel
 from unspool_protocol.cursors import EventCursor
 from unspool_protocol.log import HistoryMode, Record
 
-from unspool_server.events.encoding import Encoder, as_replayed, now_ms
+from unspool_server.events.encoding import Encoder, as_replayed, now_ms, plain
+from unspool_server.events.item_kinds import item_kind
 from unspool_server.events.stream import invalid_cursor
 from unspool_server.events.subscription import LoggedEvent
 from unspool_server.events.timeline import Part, Timeline, before_header, closing
@@ -47,6 +48,9 @@ class View(Protocol):
 
     def apply(self, record: Record) -> Iterable[ViewedEvent]:
         """Take the next record and return its events."""
+
+    def settle(self) -> Iterable[ViewedEvent]:
+        """The log was read to its end and no turn of it runs: return the events of a turn that was cut off."""
 
     def forget_finished(self) -> None:
         """Drop what finished turns hold, as the live thread does at each turn's end."""
@@ -86,12 +90,21 @@ class LogReplay:
             raise invalid_cursor("it lies in the future")
 
     async def events_after(
-        self, thread_id: str, after: EventCursor | None, *, whole_since: str | None = None
+        self,
+        thread_id: str,
+        after: EventCursor | None,
+        *,
+        whole_since: str | None = None,
+        at_rest: Callable[[], bool] = lambda: False,
     ) -> AsyncGenerator[LoggedEvent]:
         """Recorded events after a cursor, in order, up to the end of the log; nothing for a thread without a log.
 
         A cursor in a part that was rolled back continues with the first rollout that replaced it, whose header tells
         of the jump. From the rollout `whole_since` on, such parts are shown as well.
+
+        Args:
+            at_rest: Asked at the end of the log; True means that no turn can be running, so that one without an end
+                was cut off, which then is the last event.
         """
         timeline = await Timeline.load(self._store, thread_id)
         own = timeline.own
@@ -104,27 +117,37 @@ class LogReplay:
         start = await _start(timeline, chain, after)
         runs = [(own[index], chain, start)]
         runs += [(info, [Part(info.rollout_id, 0, None)], before_header(info)) for info in own[index + 1 :]]
-        for run in runs:
-            async with aclosing(self._read(*run)) as events:
+        for number, run in enumerate(runs, 1):
+            ends = at_rest if number == len(runs) else _never
+            async with aclosing(self._read(*run, ends)) as events:
                 async for event in events:
                     yield event
 
     async def _read(
-        self, tip: RolloutInfo, chain: list[Part], after: EventCursor | None
+        self, tip: RolloutInfo, chain: list[Part], after: EventCursor | None, at_rest: Callable[[], bool]
     ) -> AsyncGenerator[LoggedEvent]:
         """Events of one rollout read through its bases, after a cursor on that chain."""
         order = {part.rollout_id: index for index, part in enumerate(chain)}
         view = self._view_factory(tip.thread_id, tip.mode)
         skip = (order[after.rollout_id], *after.key) if after is not None else (-1, 0, 0)
+        record: Record | None = None
+
+        def told(events: Iterable[ViewedEvent], record: Record) -> Iterator[LoggedEvent]:
+            for event in events:
+                cursor = event.cursor
+                if cursor is not None and (order.get(cursor.rollout_id, 0), *cursor.key) > skip:
+                    yield self._logged(event, cursor, record)
+
         async with closing(self._store.read(tip.rollout_id, start=await self._view_start(tip, after))) as records:
             async for record in records:
                 events = view.apply(record)
                 if record.event in TURN_ENDS:
                     view.forget_finished()
-                for event in events:
-                    cursor = event.cursor
-                    if cursor is not None and (order.get(cursor.rollout_id, 0), *cursor.key) > skip:
-                        yield LoggedEvent(cursor, event.method, self._encode(event, cursor, record))
+                for event in told(events, record):
+                    yield event
+        if record is not None and at_rest():
+            for event in told(view.settle(), record):
+                yield event
 
     async def _view_start(self, tip: RolloutInfo, after: EventCursor | None) -> int:
         """Where the view has to start so that it knows the turn around the cursor.
@@ -141,9 +164,10 @@ class LogReplay:
                     return record.ordinal
         return 0
 
-    def _encode(self, event: ViewedEvent, cursor: EventCursor, record: Record) -> bytes:
-        emitted = _recorded_ms(record)
-        return as_replayed(self._encoder.encode(event.method, event.params, cursor=cursor, emitted_at_ms=emitted))
+    def _logged(self, event: ViewedEvent, cursor: EventCursor, record: Record) -> LoggedEvent:
+        emitted, params = _recorded_ms(record), plain(event.params)
+        body = as_replayed(self._encoder.encode(event.method, params, cursor=cursor, emitted_at_ms=emitted))
+        return LoggedEvent(cursor, event.method, body, emitted, item_kind(event.method, params))
 
 
 async def _start(timeline: Timeline, chain: list[Part], after: EventCursor | None) -> EventCursor | None:
@@ -156,6 +180,10 @@ async def _start(timeline: Timeline, chain: list[Part], after: EventCursor | Non
     on_chain = {part.rollout_id for part in chain}
     successors = (info for info in timeline.own[holder + 1 :] if info.rollout_id in on_chain)
     return next((before_header(info) for info in successors), None)
+
+
+def _never() -> bool:
+    return False
 
 
 def _recorded_ms(record: Record) -> int:

@@ -13,7 +13,8 @@ from unspool_protocol.base import WireModel
 from unspool_protocol.cursors import EventCursor
 
 from unspool_server.errors import InvalidParams, LocalProtocolError
-from unspool_server.events.encoding import Encoder
+from unspool_server.events.encoding import Encoder, plain
+from unspool_server.events.item_kinds import DeltaKey, delta_key, item_kind
 
 RING_EVENTS = 8192
 """Events kept for one thread."""
@@ -28,13 +29,24 @@ the limits, up to this many times of them."""
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event as every subscriber gets it: `body` is the complete message without a `jsonrpc` member."""
+    """One event as every subscriber gets it: `body` is the complete message without a `jsonrpc` member.
+
+    Attributes:
+        at_ms: When it was published.
+        kind: The type of the item that it tells of.
+        delta: Which text it continues, for deltas.
+        offset: Bytes that the stream had published before it.
+    """
 
     seq: int
     cursor: EventCursor
     method: str
     body: bytes
     everyone: bool
+    at_ms: int
+    kind: str | None
+    delta: DeltaKey | None
+    offset: int
 
 
 class ThreadStream:
@@ -62,7 +74,7 @@ class ThreadStream:
         self._head = 0
         self._next_seq = 0
         self._recorded_seq = -1
-        self._bytes = 0
+        self._bytes = self._published_bytes = 0
         self._ranks: dict[str, int] = {}
 
     @property
@@ -87,6 +99,8 @@ class ThreadStream:
         process put behind the same record, and those have to be older than ours. What the stream held is dropped.
         """
         counter = max(position.counter, emitted_at_ms)
+        if self.end is not None and (self.end.rollout_id, self.end.ordinal) == (position.rollout_id, position.ordinal):
+            counter = max(counter, self.end.counter)  # clients that stayed know cursors up to here
         self._ranks.clear()
         self._ring.clear()
         self._head = self._bytes = 0
@@ -110,8 +124,10 @@ class ThreadStream:
         if self.end is None and cursor is None:
             self.reset(EventCursor(self.thread_id, 0, 0), emitted_at_ms)
         place = self._place(cursor)
-        body = self._encoder.encode(method, params, cursor=place, emitted_at_ms=emitted_at_ms)
-        event = Event(self._next_seq, place, method, body, everyone)
+        told = plain(params)
+        body = self._encoder.encode(method, told, cursor=place, emitted_at_ms=emitted_at_ms)
+        kind, delta, offset = item_kind(method, told), delta_key(method, told), self._published_bytes
+        event = Event(self._next_seq, place, method, body, everyone, emitted_at_ms, kind, delta, offset)
         if self.floor is None:
             self.floor = EventCursor(place.rollout_id, place.ordinal, place.counter - 1)
         if cursor is not None:
@@ -119,6 +135,7 @@ class ThreadStream:
         self._ring.append(event)
         self._next_seq += 1
         self._bytes += len(body)
+        self._published_bytes += len(body)
         self.end = place
         self._evict()
         return event
@@ -147,6 +164,17 @@ class ThreadStream:
         if one is None or other is None:
             return one or other
         return other if self._key(one) < self._key(other) else one
+
+    def bytes_since(self, seq: int | None) -> int:
+        """How much was published from a sequence number on, as far as the ring tells; None: all that it holds."""
+        first = self.first_seq if seq is None else max(seq, self.first_seq)
+        if first >= self._next_seq:
+            return 0
+        return self._published_bytes - self._ring[self._head + first - self.first_seq].offset
+
+    def at(self, seq: int) -> Event:
+        """The event with a sequence number; it has to be in the ring."""
+        return self._ring[self._head + seq - self.first_seq]
 
     def events(self, seq: int) -> Iterator[Event]:
         """Events from a sequence number on, oldest first; it has to be in the ring."""

@@ -5,12 +5,13 @@ Owns no dispatch (`rpc.py`) and no connection state (`connection.py`): the conne
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from unspool_protocol.base import WireModel
 
 from unspool_server.access.principal import Principal
 from unspool_server.events.outbox import Outbox
+from unspool_server.events.slow import SlowClient
 
 
 class Peer(Protocol):
@@ -49,8 +50,11 @@ class Peer(Protocol):
         """`clientInfo.version`, empty before `initialize`."""
 
     @property
-    def slow_client(self) -> Literal["coalesce", "disconnect"]:
+    def slow_client(self) -> SlowClient:
         """What it wants to happen when it reads too slowly (DESIGN §6)."""
+
+    def give_up(self, last_words: bytes) -> None:
+        """End the connection after this message: the client is too slow for its own policy."""
 
 
 @dataclass(frozen=True, slots=True)

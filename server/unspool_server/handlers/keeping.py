@@ -105,6 +105,7 @@ async def thread_delete(ctx: RequestContext, params: ThreadDeleteParams) -> Thre
     for gone in done["deleted"] if new else ():
         told = ThreadDeletedNotification(thread_id=gone)
         ctx.after(partial(shared.hub.broadcast, "thread/deleted", told, tenant=ctx.peer.principal.tenant))
+        shared.hub.abandon(gone)
     if params.dependents == "refuse":
         return ThreadDeleteResult()
     return ThreadDeleteResult(deleted_thread_ids=done["deleted"], materialized_thread_ids=done["materialised"])
@@ -114,10 +115,10 @@ async def thread_unsubscribe(ctx: RequestContext, params: ThreadUnsubscribeParam
     """Stop watching a thread; it is unloaded some time after its last watcher left."""
     shared = services(ctx)
     thread_id = check_thread_id(params.thread_id)
-    if shared.sessions.get(thread_id) is None:
-        return ThreadUnsubscribeResult(status="notLoaded")
-    gone = shared.hub.unsubscribe(ctx.peer, thread_id)
-    return ThreadUnsubscribeResult(status="unsubscribed" if gone else "notSubscribed")
+    if shared.hub.unsubscribe(ctx.peer, thread_id):
+        return ThreadUnsubscribeResult(status="unsubscribed")
+    loaded = shared.sessions.get(thread_id) is not None
+    return ThreadUnsubscribeResult(status="notSubscribed" if loaded else "notLoaded")
 
 
 async def goal_get(ctx: RequestContext, params: ThreadGoalGetParams) -> ThreadGoalGetResult:

@@ -16,11 +16,11 @@ from unspool_protocol.threads import (
 )
 from unspool_protocol.turns import ItemsView, TokenUsageParams, Turn
 
-from unspool_server.errors import InvalidParams
 from unspool_server.events.encoding import now_ms
 from unspool_server.events.subscription import Subscription
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
+from unspool_server.handlers.replaying import replay_cursor, replay_options
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.event_shapes import inherited_usage, token_usage
 from unspool_server.history.turn_pages import PageScope
@@ -68,7 +68,7 @@ def _cursor(shared: Services, session: Session) -> str | None:
 async def thread_resume(ctx: RequestContext, params: ThreadResumeParams) -> ThreadResumeResult:
     """Reopen a thread: load it if need be, subscribe the caller, and replay what it missed (DESIGN §6)."""
     shared = services(ctx)
-    after = _replay_cursor(params)
+    after = replay_cursor(params.replay)
     thread_id = check_thread_id(params.thread_id, "session")
     shared.hub.check_room(ctx.peer, thread_id)
     with shared.sessions.kept(thread_id):
@@ -86,17 +86,6 @@ async def thread_resume(ctx: RequestContext, params: ThreadResumeParams) -> Thre
             loaded = {"threadId": session.thread_id, "status": session.status}
             shared.hub.broadcast("thread/status/changed", loaded)
         return await session.step(partial(_resumed, ctx, shared, session, params, after))
-
-
-def _replay_cursor(params: ThreadResumeParams) -> EventCursor | None:
-    if params.replay is None or params.replay.after is None or params.replay.mode != "events":
-        return None
-    try:
-        return EventCursor.decode(params.replay.after)
-    except ValueError:
-        raise InvalidParams(
-            f"invalid cursor: {params.replay.after}", data={"reason": "cursorInvalid", "field": "replay.after"}
-        ) from None
 
 
 async def _resumed(
@@ -128,7 +117,9 @@ async def _resumed(
     # From here to the end nothing is awaited, so no event can slip between the snapshot and the subscription.
     replay = params.replay
     events = replay is not None and replay.mode == "events"
-    subscription = shared.hub.subscribe(ctx.peer, session.thread_id, after=after, replay=events)
+    subscription = shared.hub.subscribe(
+        ctx.peer, session.thread_id, after=after, replay=replay_options(replay) if events and replay else None
+    )
     ctx.after(subscription.release)
     ctx.after(session.on_idle)  # what waits runs as soon as somebody looks
     partial_text = replay is not None and replay.mode == "snapshot"

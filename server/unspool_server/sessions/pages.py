@@ -73,6 +73,14 @@ async def all_turns(shelf: Shelf, *, partial: bool = False) -> list[Turn]:
     return [with_running(turn, shelf.session, partial=partial) for turn in turns]
 
 
+async def log_end(store: LogStore, info: RolloutInfo) -> int:
+    """The ordinal behind a rollout's newest record."""
+    async with aclosing(store.read_backward(info.rollout_id)) as records:
+        async for record in records:
+            return record.ordinal + 1
+    return 0
+
+
 async def read_notes(shelf: Shelf) -> list[Note]:
     """What the reader of a whole thread must be told of its log, after `all_turns` (DESIGN §4)."""
     live = shelf.session.history if shelf.session is not None else None

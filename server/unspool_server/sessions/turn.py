@@ -315,6 +315,7 @@ class Turn:
             await asyncio.gather(task, return_exceptions=True)
         if self.session.turn is not self:
             return
+        self.session.env.sink.cancel(self.session.thread_id, self.id)  # nothing of a turn follows its end
         await self.begin()
         await self.record_input()
         await self.partial_text.keep()
