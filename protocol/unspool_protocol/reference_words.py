@@ -84,6 +84,10 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
         "The server holds as many of something as it may; `data.limit` names the setting, `data.max` its value.",
     ),
     "forbidden": (ErrorCode.INVALID_REQUEST, "The caller's token lacks a scope; `data.scope` names it."),
+    "configRefused": (
+        ErrorCode.INVALID_REQUEST,
+        "A setting that this caller may not bring for a thread of its own; `data.field` names it.",
+    ),
     "pathRefused": (
         ErrorCode.INVALID_REQUEST,
         "A path outside of what the server allows; `data.field` names the parameter.",

@@ -312,6 +312,10 @@ that has neither changes single keys."""
 NOT_FOR_CLIENTS = frozenset({"access", "limits"})
 """Tables that what a client asks for its thread cannot change."""
 
+REACHES_OUT = frozenset({"mcp_servers", "model_providers", "model_instructions_file", "shell_environment_policy"})
+"""Keys that start programs, read files or send secrets of the environment to an address of one's choice. A thread may
+bring its own where its tenant may run commands, which can do as much."""
+
 
 class Config(ConfigModel):
     """Everything that can be set for the daemon and its threads; thread/start may override parts of it.

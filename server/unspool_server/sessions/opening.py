@@ -13,7 +13,7 @@ from unspool_protocol.thread_object import ThreadOverrides
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
 from unspool_server.access.disguise import usual_spelling
-from unspool_server.config import ConfigError
+from unspool_server.config import REACHES_OUT, ConfigError
 from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
 from unspool_server.history.tenancy import tenant_member
@@ -27,6 +27,7 @@ from unspool_server.sessions.notes import counted, damage_notes, degradation_not
 from unspool_server.sessions.session import Session, ThreadFacts
 from unspool_server.sessions.settings import ThreadSettings, configured, is_usable_cwd, overridden, plain, recorded
 from unspool_server.sessions.summaries import facts_of_log
+from unspool_server.sessions.tenants import tenant_of_log
 from unspool_server.store.contract import Log, NewRollout, ReadReport, RolloutInfo
 
 CLI_VERSION = "0.171.0"
@@ -60,7 +61,7 @@ class Opener:
         Raises:
             RequestError: A bad provider. WriteFailed: A thread of that id could not be written; there is none.
         """
-        env = self._configured(params)
+        env = self._configured(params, tenant)
         settings = configured(env.config, params, env.cwd)
         check_provider(env, settings)
         ephemeral = bool(params.ephemeral)
@@ -133,7 +134,8 @@ class Opener:
     async def _load(self, log: Log, params: ThreadResumeParams) -> Session:
         report = ReadReport()
         history = await load(self.env.store, log.info, report=report)
-        env = self._configured(params)
+        tenant = await tenant_of_log(self.env.store, log.info) if params.config else ""
+        env = self._configured(params, tenant)
         found = recorded(env.config, history.settings, env.cwd)
         settings = overridden(found, params, env.config, env.cwd)
         check_provider(env, settings)
@@ -178,7 +180,7 @@ class Opener:
             at=params.at,
         )
         point = replace(point, last_boundaries=params.last_n_boundaries, header=header or {})
-        env = self._configured(params)
+        env = self._configured(params, tenant)
         settings = overridden(await self._present_settings(env, point, source), params, env.config, env.cwd)
         check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
@@ -226,15 +228,24 @@ class Opener:
         facts.dynamic_tools = history.settings.dynamic_tools or ()
         return Session(env, log, history, settings, facts)
 
-    def _configured(self, given: ThreadOverrides) -> Environment:
+    def _configured(self, given: ThreadOverrides, tenant: str) -> Environment:
         """The shared environment, with what the client's `config` says for this thread. Raises RequestError."""
         if not given.config:
             return self.env
+        if not self.env.config.runs_commands_for(tenant):
+            _check_reach(given.config)
         try:
             own = override_config(self.env.config, given.config)
             return replace(self.env, config=self.env.config.for_thread(own))
         except ConfigError as error:
             raise _bad_config(error, error.key or "config") from error
+
+
+def _check_reach(asked: Mapping[str, Any]) -> None:
+    for key in asked:
+        if key.partition(".")[0] in REACHES_OUT:
+            data = {"reason": "configRefused", "field": f"config.{key}"}
+            raise RequestError(f"`{key}` cannot be set for a thread of this tenant", data=data)
 
 
 def _developer_instructions(env: Environment, given: str | None) -> str | None:
