@@ -341,7 +341,8 @@ _SERVER = (
         "server/diagnostics",
         server_methods.ServerDiagnosticsParams,
         server_methods.ServerDiagnosticsResult,
-        doc="Tell who the server is and how it does.",
+        ours=True,
+        doc="Addition: tell who the server is and how it does.",
     ),
     Method(
         "server/shutdown",

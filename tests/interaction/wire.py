@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-WAIT_S = 5.0
+WAIT_S = 20.0
 """Longest wait for anything."""
 
 Message = dict[str, Any]
