@@ -41,6 +41,7 @@ class LocalImageInput(OpenWireModel):
     """An image in a file of the server's machine."""
 
     type: Literal["localImage"] = "localImage"
+    detail: str | None = None
     path: str
 
 
@@ -115,8 +116,12 @@ class AgentMessageItem(_Item):
     """
 
     type: Literal["agentMessage"] = "agentMessage"
+    moderation: Any = None
     text: str = ""
     phase: str | None = None
+    memory_citation: Any = None
+    delivery: Any = None
+    questions: Any = None
 
 
 class ReasoningItem(_Item):

@@ -38,6 +38,8 @@ class RecordType(StrEnum):
     """Ours: a keyed call was accepted; readers of the format pass over types that they do not know."""
     QUEUE = "unspool_queue"
     """Ours: a change of the inputs that wait for a turn of their own."""
+    MARKS = "unspool_marks"
+    """Ours, passed over by the reference: what was read of a thread, its project, git facts that a client gave."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -119,6 +121,26 @@ class LineFault:
 
 
 @dataclass(frozen=True, slots=True)
+class Marks:
+    """What is kept of a thread beside its conversation; folded by `history.marks`.
+
+    Attributes:
+        first_unread: The oldest turn that ended since somebody said that everything was read.
+        revision: Names this state of reading; None before the first turn ended.
+        asked: The running turn has input of a user.
+        silent: Its end will be nothing to read: it only compacts, or it is a fork's source that ran it.
+        git: Git facts that a client gave, in place of the header's.
+    """
+
+    first_unread: str | None = None
+    revision: str | None = None
+    asked: bool = False
+    silent: bool = False
+    git: Mapping[str, Any] | None = None
+    project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ThreadSummary:
     """What lists and searches show of a thread; computed by `history.summarise`, stored by a catalogue.
 
@@ -138,6 +160,7 @@ class ThreadSummary:
     model: str | None = None
     model_provider: str = ""
     source: str | Mapping[str, Any] = "unknown"
+    thread_source: str | None = None
     originator: str | None = None
     cli_version: str = ""
     session_id: str = ""
@@ -147,3 +170,4 @@ class ThreadSummary:
     user_text: tuple[str, ...] = ()
     has_user_turn: bool = False
     tenant: str = ""
+    marks: Marks = field(default_factory=Marks)

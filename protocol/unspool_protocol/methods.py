@@ -73,7 +73,13 @@ _STARTUP = (
         doc="Addition: describe all methods as an OpenRPC document.",
     ),
     Method("plugin/list", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
-    Method("plugin/installed", startup.AnyParams, startup.PluginListResult, doc="List no plugins."),
+    Method("plugin/installed", startup.AnyParams, startup.PluginInstalledResult, doc="List no plugins."),
+    Method(
+        "account/rateLimits/read",
+        startup.AnyParams,
+        startup.RateLimitsReadResult,
+        doc="Refused: there is no account that could have limits.",
+    ),
 )
 
 _THREADS = (
@@ -241,6 +247,13 @@ _CHANGES = (
         threads.ThreadGoalGetResult,
         doc="Tell that a thread has no goal.",
     ),
+    Method("thread/goal/set", threads.ThreadGoalSetParams, threads.ThreadGoalSetResult, doc="Refused: no goals here."),
+    Method(
+        "thread/goal/clear",
+        threads.ThreadGoalClearParams,
+        threads.ThreadGoalClearResult,
+        doc="Clear what is not there.",
+    ),
     Method(
         "thread/settings/update",
         threads.ThreadSettingsUpdateParams,
@@ -280,6 +293,12 @@ _TURNS = (
     Method("turn/start", turn_methods.TurnStartParams, turn_methods.TurnStartResult, doc="Run a turn, or join one."),
     Method(
         "turn/steer", turn_methods.TurnSteerParams, turn_methods.TurnSteerResult, doc="Add input to a running turn."
+    ),
+    Method(
+        "turn/settings/update",
+        threads.TurnSettingsUpdateParams,
+        threads.TurnSettingsUpdateResult,
+        doc="Change settings for the turns to come.",
     ),
     Method(
         "turn/interrupt", turn_methods.TurnInterruptParams, turn_methods.TurnInterruptResult, doc="Stop a running turn."

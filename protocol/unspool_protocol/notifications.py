@@ -58,7 +58,7 @@ class ThreadClosedNotification(_ThreadNotification):
 
 
 class ThreadGoalClearedNotification(_ThreadNotification):
-    """A thread has no goal."""
+    """A thread has no goal; told after every `thread/resume`."""
 
 
 class ThreadNameUpdatedNotification(ThreadNameParams):
@@ -118,8 +118,6 @@ class ItemStartedNotification(ItemStartedParams):
 
 class ItemCompletedNotification(ItemCompletedParams):
     """An item is whole and recorded."""
-
-    content_token_count: int | None = None
 
 
 class _DeltaNotification(WireModel):
@@ -234,11 +232,15 @@ class AccountRateLimitsUpdatedNotification(WireModel):
 
 
 class RemoteControlStatusChangedNotification(WireModel):
-    """Sent after `initialize` by the reference; remote control does not exist here."""
+    """Told once after `initialize`: remote control does not exist here, so it is always `disabled`.
+
+    Attributes:
+        installation_id: Names this process, not the machine; it changes with every start.
+    """
 
     status: str = "disabled"
-    server_name: str = ""
-    installation_id: str = ""
+    server_name: str = "unspool"
+    installation_id: str
     environment_id: str | None = None
 
 

@@ -26,11 +26,14 @@ class ClientCapabilities(OpenWireModel):
             come as one, with the cursor of the last. `drop`: deltas are left out until it has caught up; the end of
             their item brings the whole text, and cursors have a gap there. `disconnect`: once it is further behind than
             `history.slow_client_bytes` the connection ends after `connection/closing`. Nobody else waits in any case.
+        turn_completed_first: Addition: at the end of a turn `turn/completed` comes before the thread's new status
+            instead of after it, so that a client that waits for the status has seen the whole turn.
     """
 
     experimental_api: Flag = False
     opt_out_notification_methods: tuple[str, ...] | None = None
     slow_client: Literal["coalesce", "drop", "disconnect"] | None = None
+    turn_completed_first: Flag = False
 
 
 class InitializeParams(WireModel):
@@ -132,6 +135,10 @@ class GetAuthStatusResult(WireModel):
     requires_openai_auth: bool = False
 
 
+class RateLimitsReadResult(WireModel):
+    """`account/rateLimits/read`: never given, since there is no account."""
+
+
 class CheckGovCloudRequirementsResult(WireModel):
     """`account/bedrock/checkGovCloudRequirements`: nothing to warn of."""
 
@@ -159,8 +166,14 @@ class EmptyListResult(WireModel):
     next_cursor: str | None = None
 
 
-class PluginListResult(WireModel):
-    """No plugins: `plugin/list` and `plugin/installed`."""
+class PluginInstalledResult(WireModel):
+    """No plugins are installed."""
 
     marketplaces: tuple[Any, ...] = ()
     marketplace_load_errors: tuple[Any, ...] = ()
+
+
+class PluginListResult(PluginInstalledResult):
+    """No plugins are offered."""
+
+    featured_plugin_ids: tuple[str, ...] = ()

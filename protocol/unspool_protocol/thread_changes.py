@@ -215,6 +215,22 @@ class ThreadGoalGetResult(WireModel):
     goal: Mapping[str, Any] | None = None
 
 
+class ThreadGoalSetParams(ThreadIdParams):
+    """`thread/goal/set`; refused, whatever the goal is."""
+
+
+class ThreadGoalSetResult(ThreadGoalGetResult):
+    """Never given: goals are not kept here."""
+
+
+class ThreadGoalClearParams(ThreadIdParams):
+    """`thread/goal/clear`."""
+
+
+class ThreadGoalClearResult(Empty):
+    """There was none."""
+
+
 class ThreadSettingsUpdateParams(ThreadOverrides, KeyedParams):
     """`thread/settings/update`: settings for the turns to come."""
 
@@ -225,4 +241,12 @@ class ThreadSettingsUpdateParams(ThreadOverrides, KeyedParams):
 
 
 class ThreadSettingsUpdateResult(Empty):
+    """The settings are in force."""
+
+
+class TurnSettingsUpdateParams(ThreadSettingsUpdateParams):
+    """`turn/settings/update`: a running turn keeps its settings, the ones after it get these."""
+
+
+class TurnSettingsUpdateResult(ThreadSettingsUpdateResult):
     """The settings are in force."""

@@ -24,8 +24,12 @@ from unspool_protocol.thread_changes import (
     ThreadCompactStartResult,
     ThreadDeleteParams,
     ThreadDeleteResult,
+    ThreadGoalClearParams,
+    ThreadGoalClearResult,
     ThreadGoalGetParams,
     ThreadGoalGetResult,
+    ThreadGoalSetParams,
+    ThreadGoalSetResult,
     ThreadIdParams,
     ThreadInjectItemsParams,
     ThreadInjectItemsResult,
@@ -49,6 +53,8 @@ from unspool_protocol.thread_changes import (
     ThreadUnsubscribeParams,
     ThreadUnsubscribeResult,
     TransformParams,
+    TurnSettingsUpdateParams,
+    TurnSettingsUpdateResult,
 )
 from unspool_protocol.thread_object import (
     DynamicTool,
@@ -79,8 +85,12 @@ __all__ = [
     "ThreadDeleteResult",
     "ThreadForkParams",
     "ThreadForkResult",
+    "ThreadGoalClearParams",
+    "ThreadGoalClearResult",
     "ThreadGoalGetParams",
     "ThreadGoalGetResult",
+    "ThreadGoalSetParams",
+    "ThreadGoalSetResult",
     "ThreadIdParams",
     "ThreadInjectItemsParams",
     "ThreadInjectItemsResult",
@@ -122,6 +132,8 @@ __all__ = [
     "ThreadUnsubscribeResult",
     "ToolNamespace",
     "TransformParams",
+    "TurnSettingsUpdateParams",
+    "TurnSettingsUpdateResult",
     "TurnsPage",
     "TurnsPageParams",
 ]
@@ -240,13 +252,17 @@ class ThreadTurnsListResult(TurnsPage):
 
 
 class ThreadItemsListParams(WireModel):
-    """`thread/items/list`; oldest first (`asc`) where nothing is said. An unknown turn has no items."""
+    """`thread/items/list`; oldest first (`asc`) where nothing is said. An unknown turn has no items.
+
+    Addition: `at` gives the items as they were at a position of any branch; give it with every page.
+    """
 
     thread_id: str
     turn_id: str | None = None
     cursor: str | None = None
     limit: Limit | None = None
     sort_direction: SortDirection | None = None
+    at: LogPosition | None = None
 
 
 class ThreadItemEntry(WireModel):

@@ -36,6 +36,7 @@ class TurnError(OpenWireModel):
     message: str
     codex_error_info: str | Mapping[str, Any] | None = None
     additional_details: str | None = None
+    misalignment: Any = None
 
 
 class Turn(WireModel):
@@ -86,6 +87,7 @@ class ItemCompletedParams(WireModel):
     item: ThreadItem
     thread_id: str
     turn_id: str
+    content_token_count: int | None = None
     completed_at_ms: int
 
 

@@ -120,6 +120,9 @@ class Hub(Protocol):
     def register(self, peer: Peer) -> None:
         """A connection was initialised: it gets broadcasts from now on."""
 
+    def greet(self, peer: Peer) -> None:
+        """The answer to its `initialize` is out: tell it what is due right after it."""
+
     def drop(self, peer: Peer) -> None:
         """A connection is gone: its subscriptions end. Also called for one that was never registered."""
 
@@ -173,6 +176,7 @@ class Connection:
         self.client_name = ""
         self.client_version = ""
         self.slow_client: SlowClient = "coalesce"
+        self.turn_completed_first = False
         self._shared = shared
         self._stage = Stage.NEW
         self._greeted = False
@@ -315,10 +319,12 @@ class Connection:
         self.experimental = capabilities.experimental_api
         self.opted_out = frozenset(capabilities.opt_out_notification_methods or ())
         self.slow_client = capabilities.slow_client or "coalesce"
+        self.turn_completed_first = capabilities.turn_completed_first
         self._stage = next_stage(self._stage, Move.INITIALIZE)
         self._greeted = True
         self._put(encode(result_message(request.id, self._greeting())))
         self._shared.hub.register(self)
+        self._shared.hub.greet(self)
         metrics.CONNECTIONS_OPENED.add()
         event(_log, "connection opened", connection=self.id, client=shorten(self.client_name))
 

@@ -114,6 +114,7 @@ class Client:
     opted_out: frozenset[str] = frozenset()
     initialized: bool = True
     principal: Principal = OWNER
+    turn_completed_first: bool = False
     slow_client: SlowClient = "disconnect"
     """Until it is far behind, such a client gets every event as it is."""
     last_words: dict[str, Any] | None = None

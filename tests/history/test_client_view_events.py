@@ -96,6 +96,10 @@ def test_a_turn_tells_its_start_its_items_and_its_end() -> None:
         "id": "a",
         "text": "hi",
         "phase": "final_answer",
+        "moderation": None,
+        "memoryCitation": None,
+        "delivery": None,
+        "questions": None,
         "startedAtMs": 1000,
         "completedAtMs": 2000,
     }
@@ -111,8 +115,8 @@ def test_a_turn_tells_its_start_its_items_and_its_end() -> None:
     assert shapes == [
         ("turn/started", {"threadId": "th", "turn": turn()}),
         ("item/started", {"item": user | {"completedAtMs": None}, **ids, "startedAtMs": 1000}),
-        ("item/completed", {"item": user, **ids, "completedAtMs": 2000}),
-        ("item/completed", {"item": answer, **ids, "completedAtMs": 2000}),
+        ("item/completed", {"item": user, **ids, "contentTokenCount": None, "completedAtMs": 2000}),
+        ("item/completed", {"item": answer, **ids, "contentTokenCount": None, "completedAtMs": 2000}),
         (
             "thread/tokenUsage/updated",
             {**ids, "tokenUsage": {"total": tokens, "last": tokens, "modelContextWindow": 9}},
@@ -147,6 +151,7 @@ def test_a_failed_turn_carries_its_error_in_the_spelling_of_clients() -> None:
         "message": "cut",
         "codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": 502}},
         "additionalDetails": None,
+        "misalignment": None,
     }
 
 

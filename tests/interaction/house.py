@@ -119,7 +119,11 @@ class Daemon:
         client = await self.raw_client()
         params = {
             "clientInfo": {"name": "tester", "version": "1"},
-            "capabilities": {"experimentalApi": True, **capabilities},
+            "capabilities": {
+                "experimentalApi": True,
+                "optOutNotificationMethods": ["remoteControl/status/changed", "thread/goal/cleared"],
+                **capabilities,
+            },
         }
         await client.call("initialize", params)
         return client

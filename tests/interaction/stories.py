@@ -24,9 +24,11 @@ def word(message: Message) -> str:
 
 
 def story(messages: list[Message]) -> list[str]:
-    """Messages in words, consecutive deltas as one."""
+    """Messages in words, consecutive deltas as one; without those that tell of marks beside the conversation."""
     told: list[str] = []
     for message in messages:
+        if message.get("method") in ("thread/readState/changed", "thread/goal/cleared"):
+            continue
         if not told or told[-1] != "item/agentMessage/delta" or word(message) != told[-1]:
             told.append(word(message))
     return told

@@ -161,10 +161,14 @@ async def test_every_method_is_served(house: House) -> None:
         await client.ended(begun["params"]["turn"]["id"])
         assert await call("thread/goal/get", threadId=thread) == {"goal": None}
         assert (await call("thread/backgroundTerminals/list", threadId=thread))["data"] == []
-        read = await call("thread/readState/update", threadId=thread, operation={"type": "read"}, expectedRevision="7")
-        assert read["readState"]["revision"] == "7"
-        called.add("thread/metadata/update")
-        assert (await client.refused("thread/metadata/update", {"threadId": thread})).reason == "unsupported"
+        assert await call("thread/goal/clear", threadId=thread) == {}
+        assert (await call("server/diagnostics"))["process"]
+        read = await call("thread/readState/update", threadId=thread, operation={"type": "read"}, expectedRevision=None)
+        assert read["readState"]["firstUnread"] is None
+        changed = await call("thread/metadata/update", threadId=thread, gitInfo={"branch": "b"}, projectId="p")
+        assert (changed["thread"]["gitInfo"]["branch"], changed["thread"]["projectId"]) == ("b", "p")
+        assert await call("turn/settings/update", threadId=thread, effort="low") == {}
+        called |= {"thread/goal/set", "account/rateLimits/read"}  # refused, see `refusals`
         await interrupted_and_steered(daemon, client, house, called)
         assert await call("thread/backgroundTerminals/clean", threadId=thread) == {}
         terminated = await call("thread/backgroundTerminals/terminate", threadId=thread, processId="1")

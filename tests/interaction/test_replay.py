@@ -5,7 +5,15 @@ from typing import Any
 from tests.interaction.house import House
 from tests.interaction.wire import Client, Message, turn_texts
 
-EPHEMERAL = frozenset({"thread/status/changed", "thread/started", "item/agentMessage/delta", "thread/closed"})
+EPHEMERAL = frozenset(
+    {
+        "thread/status/changed",
+        "thread/readState/changed",
+        "thread/started",
+        "item/agentMessage/delta",
+        "thread/closed",
+    }
+)
 """Kinds of events that are not recorded: after a restart nobody can tell of them again."""
 WORDS = " ".join(f"word{n}" for n in range(60))
 

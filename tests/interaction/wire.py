@@ -130,6 +130,13 @@ class Client:
         except TimeoutError:
             raise AssertionError(f"it did not come; instead came {self.outline(since)}") from None
 
+    async def news(self) -> None:
+        """Wait until something more was seen. Raises EOFError when nothing more can come."""
+        if self._ended:
+            raise EOFError
+        self._news.clear()
+        await self._news.wait()
+
     async def event(self, method: str, *, since: int = 0, **params: Any) -> Message:
         """Wait for a notification or server request whose parameters include these."""
         return await self.until(lambda message: fits(message, method, params), since=since)

@@ -66,6 +66,9 @@ class FakeHub:
     def register(self, peer: Peer) -> None:
         self.peers[peer.id] = peer
 
+    def greet(self, peer: Peer) -> None:
+        pass
+
     def drop(self, peer: Peer) -> None:
         self.peers.pop(peer.id, None)
         self.dropped.append(peer.id)

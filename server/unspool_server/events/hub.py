@@ -5,12 +5,14 @@ Everything but `ask`, `check_cursor` and `close` is synchronous: the order of ca
 """
 
 import asyncio
+import uuid
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from unspool_protocol.base import WireModel
 from unspool_protocol.cursors import EventCursor
+from unspool_protocol.notifications import RemoteControlStatusChangedNotification
 
 from unspool_server.errors import LimitReached
 from unspool_server.events.encoding import Encoder, now_ms, plain
@@ -22,6 +24,8 @@ from unspool_server.events.stream import RING_BYTES, RING_EVENTS, ThreadStream, 
 from unspool_server.events.subscription import Peer, ReplaySource, Subscription
 from unspool_server.telemetry import metrics
 from unspool_server.telemetry.instruments import Sample
+
+_REMOTE_CONTROL = "remoteControl/status/changed"
 
 
 class Hub:
@@ -66,6 +70,7 @@ class Hub:
         self._subscribers: dict[str, dict[Hashable, Subscription]] = {}
         self._requests = PendingRequests()
         self._published = 0
+        self._instance_id = str(uuid.uuid4())
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -74,6 +79,12 @@ class Hub:
         """Make a connection known; it gets broadcasts as soon as it is initialised."""
         member = self._members[peer.id] = Member(peer)
         peer.outbox.on_space = member.pump
+
+    def greet(self, peer: Peer) -> None:
+        """Tell a registered connection what the reference tells its own: that nobody controls this server from afar."""
+        told = RemoteControlStatusChangedNotification(installation_id=self._instance_id)
+        body = Encoder().encode(_REMOTE_CONTROL, told, cursor=None, emitted_at_ms=self._clock_ms())
+        self._members[peer.id].tell("", _REMOTE_CONTROL, body)
 
     def drop(self, peer: Peer) -> None:
         """Forget a connection that is gone: unsubscribe it from everything (05 §6). Its requests stay pending."""
@@ -229,17 +240,46 @@ class Hub:
         *,
         cursor: EventCursor | None = None,
         everyone: bool = False,
+        turn_completed_first: bool | None = None,
     ) -> None:
         """Put one event at the end of the thread's stream and hand it to whoever has caught up."""
+        if turn_completed_first:
+            self._follow(thread_id, method, params)
+            return
         stream = self._stream(thread_id)
-        event = stream.publish(method, params, cursor=cursor, everyone=everyone, emitted_at_ms=self._clock_ms())
+        event = stream.publish(
+            method,
+            params,
+            cursor=cursor,
+            everyone=everyone,
+            emitted_at_ms=self._clock_ms(),
+            turn_first=turn_completed_first is None,
+        )
         self._published += 1
         subscribers = self._subscribers.get(thread_id, {})
         for subscription in list(subscribers.values()):
             subscription.push(event)
         if everyone:
             others = [member for key, member in self._members.items() if key not in subscribers]
-            self._tell(self._allowed(others, thread_id), thread_id, method, event.body)
+            meant = (one for one in others if event.turn_first or not one.peer.turn_completed_first)
+            self._tell(self._allowed(meant, thread_id), thread_id, method, event.body)
+
+    def _follow(self, thread_id: str, method: str, params: WireModel | Mapping[str, Any]) -> None:
+        """Show a status behind the `turn/completed` that was published last, to those that want it there."""
+        wanting = [
+            member for member in self._allowed(self._members.values(), thread_id) if member.peer.turn_completed_first
+        ]
+        if not wanting:
+            return
+        body = self.encoder.encode(method, params, cursor=None, emitted_at_ms=self._clock_ms())
+        self._stream(thread_id).follow(body)
+        subscribers = self._subscribers.get(thread_id, {})
+        for member in wanting:
+            subscription = subscribers.get(member.peer.id)
+            if subscription is None:
+                member.tell(thread_id, method, body)
+            elif subscription.live:
+                subscription.send_follower(method, body)
 
     def broadcast(self, method: str, params: WireModel | Mapping[str, Any], *, tenant: str | None = None) -> None:
         """Send a notification to every initialised connection that may know of its thread, outside of its stream.

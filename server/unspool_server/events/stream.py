@@ -6,7 +6,7 @@ it. Events that left the ring are read from the log again (`replay`); this modul
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool_protocol.base import WireModel
@@ -31,11 +31,19 @@ the limits, up to this many times of them."""
 class Event:
     """One event as every subscriber gets it: `body` is the complete message without a `jsonrpc` member.
 
+    A thread's new status at the end of a turn is the one fact that clients may ask to be told at another place, after
+    `turn/completed` instead of before it. The order of the stream is the same for all nevertheless: who asked for the
+    other place is not shown the status at its own (`turn_first` is False), but behind `turn/completed`, as a message
+    without a cursor that rides on that event (`follower`). So nobody's cursor ever goes back, recorded events are the
+    same for everybody, and a replay from the log, which knows no status, shows neither.
+
     Attributes:
         at_ms: When it was published.
         kind: The type of the item that it tells of.
         delta: Which text it continues, for deltas.
         offset: Bytes that the stream had published before it.
+        turn_first: False: not for clients that want `turn/completed` first.
+        follower: What those clients get right behind it.
     """
 
     seq: int
@@ -47,6 +55,8 @@ class Event:
     kind: str | None
     delta: DeltaKey | None
     offset: int
+    turn_first: bool = True
+    follower: bytes | None = None
 
 
 class ThreadStream:
@@ -115,6 +125,7 @@ class ThreadStream:
         cursor: EventCursor | None,
         everyone: bool,
         emitted_at_ms: int,
+        turn_first: bool = True,
     ) -> Event:
         """Encode one event and put it at the end.
 
@@ -127,7 +138,7 @@ class ThreadStream:
         told = plain(params)
         body = self._encoder.encode(method, told, cursor=place, emitted_at_ms=emitted_at_ms)
         kind, delta, offset = item_kind(method, told), delta_key(method, told), self._published_bytes
-        event = Event(self._next_seq, place, method, body, everyone, emitted_at_ms, kind, delta, offset)
+        event = Event(self._next_seq, place, method, body, everyone, emitted_at_ms, kind, delta, offset, turn_first)
         if self.floor is None:
             self.floor = EventCursor(place.rollout_id, place.ordinal, place.counter - 1)
         if cursor is not None:
@@ -139,6 +150,11 @@ class ThreadStream:
         self.end = place
         self._evict()
         return event
+
+    def follow(self, body: bytes) -> None:
+        """Let a message ride on the newest event; see `Event`."""
+        if len(self._ring) > self._head:
+            self._ring[-1] = replace(self._ring[-1], follower=body)
 
     def seq_after(self, cursor: EventCursor | None) -> int | None:
         """The sequence number of the first event after a cursor; None when the log has to be asked."""

@@ -56,6 +56,10 @@ class Peer(Protocol):
     def give_up(self, last_words: bytes) -> None:
         """End the connection after this message; its subscriptions have ended."""
 
+    @property
+    def turn_completed_first(self) -> bool:
+        """Where it wants the status at a turn's end; see `stream.Event`."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
@@ -259,13 +263,22 @@ class Subscription:
             self._reader = None
 
     def _deliver(self, run: Run) -> bool:
-        body = run.body if self._wants(run.first.method, run.first.kind, run.first.seq) else None
-        if body is not None and run.first.seq < self._replayed_before:
+        first = run.first
+        meant = first.turn_first or not self.peer.turn_completed_first
+        body = run.body if meant and self._wants(first.method, first.kind, first.seq) else None
+        if body is not None and first.seq < self._replayed_before:
             body = as_replayed(body)
         if body is not None and not self.peer.outbox.offer(body):
             return False
         self._cursor, self._seq = run.last.cursor, run.last.seq + 1
+        if run.last.follower is not None and self.peer.turn_completed_first:
+            self.send_follower("thread/status/changed", run.last.follower)
         return True
+
+    def send_follower(self, method: str, body: bytes) -> None:
+        """Send what rides on the event that was delivered last."""
+        if method not in self.peer.opted_out:
+            self.peer.outbox.put(body)
 
     def _wants(self, method: str, kind: str | None, seq: int = -1) -> bool:
         """Whether the client is told of an event; one without a number comes from the log."""

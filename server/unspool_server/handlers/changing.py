@@ -27,6 +27,8 @@ from unspool_protocol.threads import (
     ThreadSettingsUpdateParams,
     ThreadSettingsUpdateResult,
     TransformParams,
+    TurnSettingsUpdateParams,
+    TurnSettingsUpdateResult,
 )
 from unspool_protocol.time_travel import ThreadRestoreParams, ThreadRestoreResult
 
@@ -198,6 +200,17 @@ async def thread_name_set(ctx: RequestContext, params: ThreadNameSetParams) -> T
 
 async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpdateParams) -> ThreadSettingsUpdateResult:
     """Settings for the turns to come; recorded at once, or with the first turn of a thread that never ran."""
+    await _update_settings(ctx, params, "thread/settings/update")
+    return ThreadSettingsUpdateResult()
+
+
+async def turn_settings_update(ctx: RequestContext, params: TurnSettingsUpdateParams) -> TurnSettingsUpdateResult:
+    """The same; a running turn keeps what it began with."""
+    await _update_settings(ctx, params, "turn/settings/update")
+    return TurnSettingsUpdateResult()
+
+
+async def _update_settings(ctx: RequestContext, params: ThreadSettingsUpdateParams, method: str) -> None:
     shared = services(ctx)
     session = shared.sessions.require(params.thread_id)
 
@@ -217,6 +230,5 @@ async def thread_settings_update(ctx: RequestContext, params: ThreadSettingsUpda
             session.settings = changed
             session.publish("thread/settings/updated", {"threadSettings": settings_told(changed)})
 
-    call = keyed(ctx, "thread/settings/update", params, session.thread_id)
+    call = keyed(ctx, method, params, session.thread_id)
     await session.step(partial(once, session, call, change, _nothing))
-    return ThreadSettingsUpdateResult()

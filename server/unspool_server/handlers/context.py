@@ -53,6 +53,10 @@ class Peer(Protocol):
     def slow_client(self) -> SlowClient:
         """What it wants to happen when it reads too slowly (DESIGN §6)."""
 
+    @property
+    def turn_completed_first(self) -> bool:
+        """Whether it wants `turn/completed` before the status that follows from it."""
+
     def give_up(self, last_words: bytes) -> None:
         """End the connection after this message: the client is too slow for its own policy."""
 

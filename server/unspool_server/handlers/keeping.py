@@ -1,4 +1,4 @@
-"""Whole threads: archive, unarchive, delete, unsubscribe; and calls of the reference that have nothing to tell here."""
+"""Whole threads: archive, unarchive, delete, unsubscribe, and what runs beside them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,24 +11,17 @@ from unspool_protocol.notifications import (
     ThreadUnarchivedNotification,
 )
 from unspool_protocol.threads import (
-    ReadState,
     ThreadArchiveParams,
     ThreadArchiveResult,
     ThreadDeleteParams,
     ThreadDeleteResult,
-    ThreadGoalGetParams,
-    ThreadGoalGetResult,
-    ThreadMetadataUpdateParams,
-    ThreadMetadataUpdateResult,
-    ThreadReadStateUpdateParams,
-    ThreadReadStateUpdateResult,
     ThreadUnarchiveParams,
     ThreadUnarchiveResult,
     ThreadUnsubscribeParams,
     ThreadUnsubscribeResult,
 )
 
-from unspool_server.errors import LogMissing, RequestError, Unsupported
+from unspool_server.errors import LogMissing, RequestError
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import services
@@ -119,21 +112,3 @@ async def thread_unsubscribe(ctx: RequestContext, params: ThreadUnsubscribeParam
         return ThreadUnsubscribeResult(status="unsubscribed")
     loaded = shared.sessions.get(thread_id) is not None
     return ThreadUnsubscribeResult(status="notSubscribed" if loaded else "notLoaded")
-
-
-async def goal_get(ctx: RequestContext, params: ThreadGoalGetParams) -> ThreadGoalGetResult:
-    """Goals are not kept here."""
-    services(ctx).sessions.require(params.thread_id)
-    return ThreadGoalGetResult()
-
-
-async def read_state_update(ctx: RequestContext, params: ThreadReadStateUpdateParams) -> ThreadReadStateUpdateResult:
-    """What a user has read is not kept here; the answer names the caller's revision, so that clients go on."""
-    await services(ctx).sessions.info(check_thread_id(params.thread_id))
-    return ThreadReadStateUpdateResult(read_state=ReadState(revision=params.expected_revision or "0"))
-
-
-async def metadata_update(ctx: RequestContext, params: ThreadMetadataUpdateParams) -> ThreadMetadataUpdateResult:
-    """Metadata comes from the log alone; a change of it is refused rather than forgotten at the next restart."""
-    await services(ctx).sessions.info(check_thread_id(params.thread_id))
-    raise Unsupported("thread metadata cannot be changed on this server")

@@ -126,6 +126,8 @@ async def _resumed(
     shown: tuple[Turn, ...] = tuple(with_running(turn, session, partial=partial_text) for turn in turns)
     if turns:
         _tell_usage(ctx, session, turns[-1].id)
+    if replay is None:  # said by the reference alone; it would only stand between the events that a replay brings
+        ctx.after(partial(tell, ctx, "thread/goal/cleared", {"threadId": session.thread_id}))
     return ThreadResumeResult(
         thread=live_thread(session, shown),
         cursor=_cursor(shared, session),

@@ -2,7 +2,7 @@
 
 from unspool_protocol.errors import ErrorCode
 from unspool_protocol.log import HistoryMode, ThreadSummary
-from unspool_protocol.thread_object import Thread
+from unspool_protocol.thread_object import ReadState, Thread
 from unspool_protocol.threads import (
     ThreadItemsListParams,
     ThreadItemsListResult,
@@ -15,7 +15,7 @@ from unspool_protocol.threads import (
     ThreadTurnsListParams,
     ThreadTurnsListResult,
 )
-from unspool_protocol.turns import ItemsView, Turn
+from unspool_protocol.turns import ItemsView
 
 from unspool_server.errors import InvalidParams, LogMissing, RequestError, Unsupported
 from unspool_server.handlers.context import RequestContext
@@ -26,8 +26,14 @@ from unspool_server.history.summary import summarise
 from unspool_server.sessions.agent_tree import descendants
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
+from unspool_server.sessions.session import read_state
 from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
 from unspool_server.store.contract import ListQuery
+
+FULL_TURNS_NOTICE = (
+    "Full-history hydration is deprecated for paginated threads; omit `includeTurns` or set it to `false`, then page "
+    "with `thread/turns/list` and `thread/items/list`."
+)
 
 DEFAULT_THREADS = 25
 """Threads of a page where the caller does not say."""
@@ -50,18 +56,25 @@ async def thread_read(ctx: RequestContext, params: ThreadReadParams) -> ThreadRe
         _refuse_ephemeral(shelf, "includeTurns")
     if params.at is not None:
         return ThreadReadResult(thread=await _thread_at(shared, shelf, params))
+    if params.include_turns and shelf.info.mode == HistoryMode.PAGINATED:
+        tell(ctx, "deprecationNotice", {"summary": FULL_TURNS_NOTICE, "details": None})
     turns = tuple(await all_turns(shelf)) if params.include_turns and not _is_unwritten(shelf) else ()
     if params.include_turns and not _is_unwritten(shelf):
         for note in await read_notes(shelf):
             tell(ctx, "warning", {"threadId": shelf.info.thread_id, **note})
-    return ThreadReadResult(thread=await _thread(shared, shelf, turns))
-
-
-async def _thread(shared: Services, shelf: Shelf, turns: tuple[Turn, ...] = ()) -> Thread:
     if shelf.session is not None:
-        return live_thread(shelf.session, turns)
+        state = None if shelf.session.facts.ephemeral else shelf.session.read_state
+        return ThreadReadResult(thread=live_thread(shelf.session, turns), read_state=state)
     summary = await summary_of(shared.env, shelf.info.thread_id)
-    return stored_thread(summary, shelf.info.path, turns)
+    return ThreadReadResult(
+        thread=stored_thread(summary, shelf.info.path, turns), read_state=read_state(summary.marks, summary.thread_id)
+    )
+
+
+async def _thread(shared: Services, shelf: Shelf) -> Thread:
+    if shelf.session is not None:
+        return live_thread(shelf.session)
+    return stored_thread(await summary_of(shared.env, shelf.info.thread_id), shelf.info.path)
 
 
 async def _thread_at(shared: Services, shelf: Shelf, params: ThreadReadParams) -> Thread:
@@ -104,7 +117,9 @@ async def thread_items_list(ctx: RequestContext, params: ThreadItemsListParams) 
     """A page of items; legacy threads do not support it, as in the reference."""
     shelf = await shelf_of(services(ctx), params.thread_id)
     _refuse_ephemeral(shelf, "thread/items/list")
-    if _is_unwritten(shelf):
+    if params.at is not None:
+        shelf = shelf_at(shelf, await point_on(shelf, params.at))
+    elif _is_unwritten(shelf):
         return ThreadItemsListResult()
     if shelf.info.mode == HistoryMode.LEGACY:
         raise Unsupported("thread/items/list is not supported yet", code=ErrorCode.UNSUPPORTED)
@@ -121,7 +136,10 @@ async def thread_items_list(ctx: RequestContext, params: ThreadItemsListParams) 
 async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadListResult:
     """A page of threads, each id once. Threads that threads have started come where they are asked for."""
     shared = services(ctx)
+    if params.section_id is not None or params.attached_to_thread_id is not None:
+        return ThreadListResult()  # there are no sections here, and nothing is attached
     below = await _below(shared, params)
+    among = None if params.included_thread_ids is None else frozenset(params.included_thread_ids)
     query = ListQuery(
         limit=page_size(params.limit, DEFAULT_THREADS),
         cursor=params.cursor,
@@ -131,14 +149,26 @@ async def thread_list(ctx: RequestContext, params: ThreadListParams) -> ThreadLi
         model_providers=params.model_providers or None,
         source_kinds=params.source_kinds or None,
         without_agents=not params.source_kinds and below is None,
-        thread_ids=below,
+        thread_ids=among if below is None else below if among is None else below & among,
         cwd=(params.cwd,) if isinstance(params.cwd, str) else params.cwd or None,
         search=params.search_term or None,
         tenant=ctx.peer.principal.tenant,
+        excluded=params.excluded_thread_ids or (),
+        originators=params.originators or None,
     )
     page = await shared.env.catalogue.list(query)
     threads = [await _listed(shared, one) for one in page.items]
-    return ThreadListResult(data=tuple(threads), next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor)
+    return ThreadListResult(
+        data=tuple(threads),
+        read_states={one.thread_id: _read_state(shared, one) for one in page.items},
+        next_cursor=page.next_cursor,
+        backwards_cursor=page.backwards_cursor,
+    )
+
+
+def _read_state(shared: Services, summary: ThreadSummary) -> ReadState:
+    session = shared.sessions.get(summary.thread_id)
+    return session.read_state if session is not None else read_state(summary.marks, summary.thread_id)
 
 
 async def _below(shared: Services, params: ThreadListParams) -> frozenset[str] | None:
@@ -157,7 +187,7 @@ async def _below(shared: Services, params: ThreadListParams) -> frozenset[str] |
 async def _listed(shared: Services, summary: ThreadSummary) -> Thread:
     session = shared.sessions.get(summary.thread_id)
     if session is not None:
-        return live_thread(session)
+        return live_thread(session).model_copy(update={"can_accept_direct_input": None})
     try:
         path = (await shared.env.store.find(summary.thread_id)).path
     except LogMissing:

@@ -14,13 +14,15 @@ from unspool_protocol.startup import (
     Model,
     ModelListParams,
     ModelListResult,
+    PluginInstalledResult,
     PluginListResult,
+    RateLimitsReadResult,
     ReasoningEffortOption,
 )
 
 from unspool_server import __version__
 from unspool_server.config import ConfigError
-from unspool_server.errors import InvalidParams, RequestError
+from unspool_server.errors import InvalidParams, RequestError, Unsupported
 from unspool_server.handlers.context import NoParams, RequestContext
 from unspool_server.handlers.services import services
 from unspool_server.model.contract import ModelInfo
@@ -123,3 +125,13 @@ async def discover(_ctx: RequestContext, _params: NoParams) -> DiscoverResult:
 async def no_plugins(_ctx: RequestContext, _params: AnyParams) -> PluginListResult:
     """No plugins here."""
     return PluginListResult()
+
+
+async def no_plugins_installed(_ctx: RequestContext, _params: AnyParams) -> PluginInstalledResult:
+    """No plugins here."""
+    return PluginInstalledResult()
+
+
+async def rate_limits_read(_ctx: RequestContext, _params: AnyParams) -> RateLimitsReadResult:
+    """Refused with the reference's words for a server without an account."""
+    raise Unsupported("codex account authentication required to read rate limits")

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 from unspool_protocol.log import HistoryMode, Record, RecordType, ThreadSummary
 
-from .boundaries import is_contextual_text
-from .fields import EMPTY, list_of, object_of, text_of
+from .fields import EMPTY, object_of, text_of
+from .marks import fold_marks
 from .settings import applied_settings, turn_context_of
 from .tenancy import tenant_of
+from .user_texts import user_text
 
 PREVIEW_CHARACTERS = 4_000
 """Previews are one line in a list; longer texts are only kept for searching."""
@@ -49,9 +50,11 @@ def summarise(summary: ThreadSummary | None, info: Described, records: Iterable[
         records: The records after those already folded, oldest first.
     """
     result = _from_header(info) if summary is None else _moved(summary, info)
+    marks = result.marks
     for record in records:
         result = _with_record(result, record)
-    return result
+        marks = fold_marks(marks, (record,), result.thread_id)
+    return replace(result, marks=marks)
 
 
 def epoch_seconds(timestamp: str | None) -> float:
@@ -88,6 +91,7 @@ def _from_header(info: Described) -> ThreadSummary:
         cwd=text_of(meta, "cwd") or "",
         model_provider=text_of(meta, "model_provider") or "",
         source=source if isinstance(source, str | Mapping) else "unknown",
+        thread_source=text_of(meta, "thread_source"),
         originator=text_of(meta, "originator"),
         cli_version=text_of(meta, "cli_version") or "",
         session_id=text_of(meta, "session_id") or info.thread_id,
@@ -108,6 +112,8 @@ def _with_origin(summary: ThreadSummary, timestamp: str | None, forked_from_id: 
 
 
 def _with_record(summary: ThreadSummary, record: Record) -> ThreadSummary:
+    if record.type == RecordType.MARKS:
+        return summary  # to read a thread does not make it newer
     if record.type == RecordType.SESSION_META and text_of(record.payload, "id") == summary.thread_id:
         older = record.payload
         summary = replace(summary, tenant=summary.tenant or tenant_of(record))
@@ -151,16 +157,3 @@ def _with_input(summary: ThreadSummary, text: str) -> ThreadSummary:
         return replace(summary, has_user_turn=True)
     preview = summary.preview or text.strip()[:PREVIEW_CHARACTERS]
     return replace(summary, has_user_turn=True, preview=preview, user_text=(*summary.user_text, text))
-
-
-def user_text(record: Record) -> str | None:
-    """The text of a user input event of either mode, `""` when it has none; None for any other record (01 §3.6)."""
-    if record.event == "user_message":
-        text = text_of(record.payload, "message") or ""
-        return None if is_contextual_text(text) else text
-    item = object_of(record.payload, "item") if record.event == "item_completed" else None
-    if item is None or item.get("type") != "UserMessage":
-        return None
-    parts = list_of(item, "content") or ()
-    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-    return "\n".join(texts)

@@ -66,7 +66,9 @@ async def revert(session: Session, before_turn_id: str) -> list[ClientEvent]:
 
 async def turns_from(session: Session, before_turn_id: str) -> list[TurnSlice]:
     """The turns that a revert removes, newest first. Raises as `revert` does; nothing is changed."""
-    if session.mode == HistoryMode.LEGACY or session.facts.ephemeral:
+    if session.facts.ephemeral:
+        raise Unsupported("ephemeral threads do not support thread/revert")
+    if session.mode == HistoryMode.LEGACY:
         raise Unsupported("thread/revert only supports paginated threads")
     await materialised(session)
     removed: list[TurnSlice] = []
@@ -138,7 +140,7 @@ async def branch(session: Session, base: Position | None, reason: Reason) -> lis
     )
     store = session.store
     session.applied = None
-    tail = [*session.settings_to_record(session.settings), *_name_again(session)]
+    tail = [*session.settings_to_record(session.settings), *_name_again(session), *session.marks_again(reading=False)]
     log = await store.branch(header, await _base(session, base), session.marked(tail), replaces=session.log)
     history = await load(store, log.info)
     first = await first_text(store, log.info)

@@ -177,7 +177,7 @@ async def _install(turn: Turn, item: ContextCompactionItem, summary: Summary) ->
     records += context_records(ContextUpdate((), fresh.world_state), turn)
     records.append(turn_context_record(settings, turn.id))
     session.applied = None
-    records += session.settings_to_record(settings)
+    records += [*session.settings_to_record(settings), *session.marks_again()]
     records.append(_count(session, summary, estimate_history(replacement)))
     live = turn.live.pop(item.id, None)
     records.append(turn.item_event(item, live.started_at_ms if live else now_ms(), now_ms()))
@@ -264,6 +264,7 @@ async def compact_with_summary(session: Session, summary: str, keep_last: int) -
         task_started(turn_id, started // 1000, session.env.config.context_window),
         checkpoint,
         *session.settings_again(),
+        *session.marks_again(),
         token_count_record(session, total, last),
         shown_item_record(
             item,

@@ -98,6 +98,7 @@ async def write_child(
     tenant: str,
     thread_id: str | None,
     ephemeral: bool,
+    thread_source: str | None = None,
 ) -> Log:
     """Create the child's rollout in one step: header, what is copied, the boundary of a cut turn, the settings.
 
@@ -110,7 +111,9 @@ async def write_child(
     thread_id = thread_id or new_id()
     inherited = {**tenant_member(tenant), **_inherited(point)}
     extra = {"unspool": inherited} if inherited else None
-    header = NewRollout(thread_id, thread_id, point.info.mode, _header(point, settings, thread_id), extra)
+    header = NewRollout(
+        thread_id, thread_id, point.info.mode, _header(point, settings, thread_id, thread_source), extra
+    )
     boundary = _boundary(point.history)
     applied = settings_record(settings, thread_id)
     kept = await _newest(source, point)
@@ -137,7 +140,7 @@ def _inherited(point: ForkPoint) -> dict[str, Any]:
     return {} if usage is None else {"inheritedUsage": usage.total.model_dump(by_alias=True)}
 
 
-def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str) -> dict[str, Any]:
+def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str, thread_source: str | None) -> dict[str, Any]:
     own = point.history.header.payload
     header: dict[str, Any] = {
         "session_id": thread_id,
@@ -150,6 +153,8 @@ def _header(point: ForkPoint, settings: ThreadSettings, thread_id: str) -> dict[
     for key in ("originator", "cli_version", "source", "base_instructions", "dynamic_tools", "git"):
         if key in own:
             header[key] = own[key]
+    if thread_source is not None:
+        header["thread_source"] = thread_source
     header["model_provider"] = settings.model_provider
     header["multi_agent_version"] = "disabled"
     header["context_window"] = {"window_id": new_id()}

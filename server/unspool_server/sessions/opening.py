@@ -185,7 +185,14 @@ class Opener:
         check_provider(env, settings)
         target = self.env.store_of(ephemeral=ephemeral)
         log = await write_child(
-            target, self.env.store, point, settings, tenant=tenant, thread_id=thread_id, ephemeral=ephemeral
+            target,
+            self.env.store,
+            point,
+            settings,
+            tenant=tenant,
+            thread_id=thread_id,
+            ephemeral=ephemeral,
+            thread_source=params.thread_source,
         )
         child = await load(target, log.info)
         session = await self._session(env, log, child, settings, params, ephemeral=ephemeral)

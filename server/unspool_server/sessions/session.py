@@ -12,11 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool_protocol.cursors import EventCursor
-from unspool_protocol.log import HistoryMode, NewRecord, Record
+from unspool_protocol.log import HistoryMode, Marks, NewRecord, Record, RecordType
+from unspool_protocol.thread_object import ReadState
 
 from unspool_server.errors import StoreClosed, ThreadBusy, WriteFailed
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
+from unspool_server.history.marks import fold_marks, marks_payload, revision
 from unspool_server.history.queue import NOTHING, applied, folded_queue
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.known_calls import KnownCalls
@@ -58,6 +60,12 @@ class ThreadFacts:
     tenant: str = ""
 
 
+def read_state(marks: Marks, thread_id: str) -> ReadState:
+    """What of a thread was read, as clients see it."""
+    first = None if marks.first_unread is None else {"type": "turn", "turnId": marks.first_unread}
+    return ReadState(first_unread=first, revision=revision(marks, thread_id))
+
+
 class Session:
     """One live thread. Public coroutines other than `step` are meant to be called inside a step.
 
@@ -90,6 +98,7 @@ class Session:
         self.calling: CallMark | None = None
         self.queue = NOTHING
         self.on_idle: Callable[[], None] = lambda: None
+        self.marks = fold_marks(Marks(), history.records, self.thread_id)
         self.refold()
         env.sink.reset(self.thread_id, self.end_cursor)
         self.publish_events(self.view.settle())
@@ -226,7 +235,9 @@ class Session:
     def take_in(self, records: Sequence[Record]) -> list[ClientEvent]:
         """Take accepted records into memory without publishing their events yet."""
         self.history.extend(records)
-        self.facts.updated_at = now_s()
+        self.marks = fold_marks(self.marks, records, self.thread_id)
+        if any(record.type != RecordType.MARKS for record in records):
+            self.facts.updated_at = now_s()
         self.calls.take(records)
         for record in records:
             self.queue = applied(self.queue, record, self.thread_id)
@@ -241,9 +252,18 @@ class Session:
         """Show an event that is not recorded."""
         self.env.sink.publish(self.thread_id, method, {"threadId": self.thread_id, **params}, everyone=everyone)
 
-    def publish_status(self, status: Mapping[str, Any] | None = None) -> None:
-        """Tell everyone how the thread is."""
-        self.publish("thread/status/changed", {"status": status or self.status}, everyone=True)
+    def publish_status(
+        self, status: Mapping[str, Any] | None = None, *, turn_completed_first: bool | None = None
+    ) -> None:
+        """Tell everyone how the thread is, or those alone that want to know it at this place (`EventSink.publish`)."""
+        told = {"threadId": self.thread_id, "status": status or self.status}
+        self.env.sink.publish(
+            self.thread_id,
+            "thread/status/changed",
+            told,
+            everyone=True,
+            turn_completed_first=turn_completed_first,
+        )
 
     def warn(self, message: str, *, code: str, ordinals: Sequence[int] = (), effect: str = "") -> None:
         """Tell subscribers of something that is less than perfect, with a stable code (DESIGN §4)."""
@@ -272,6 +292,21 @@ class Session:
         """The settings event even if it says nothing new: behind a checkpoint, so that a resume stops there."""
         self.applied = None
         return self.settings_to_record(self.settings)
+
+    def marks_again(self, *, reading: bool = True) -> list[NewRecord]:
+        """The marks once more, where a resume will not see what recorded them (`history.marks`)."""
+        payload = marks_payload(self.marks, self.thread_id, reading=reading)
+        return [] if payload is None else [NewRecord(RecordType.MARKS, payload)]
+
+    @property
+    def read_state(self) -> ReadState:
+        """What of the thread was read."""
+        return read_state(self.marks, self.thread_id)
+
+    def publish_read_state(self) -> None:
+        """Tell everyone what is unread now."""
+        told = self.read_state.model_dump(by_alias=True, mode="json")
+        self.publish("thread/readState/changed", {"readState": told}, everyone=True)
 
     def turn_ended(self) -> None:
         """Bookkeeping after a turn: memory shrinks to what a restart would read, the catalogue may look again."""
@@ -305,6 +340,7 @@ class Session:
             self.view.apply(record)
         self.view.forget_finished()
         self.calls.switch(log, own)
+        self.marks = fold_marks(Marks(), history.records, self.thread_id)
         self.facts.updated_at = now_s()
         return [event for record in (history.header, *own) for event in self.view.apply(record)]
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool_protocol.log import NewRecord, RecordType
-from unspool_protocol.settings import SandboxPolicy
+from unspool_protocol.settings import SandboxMode, SandboxPolicy
 from unspool_protocol.settings import WorkspaceWrite as WritePolicy
 from unspool_protocol.threads import ThreadOverrides
 from unspool_protocol.turn_methods import TurnStartParams
 
 from unspool_server.config import Config
+from unspool_server.errors import InvalidParams
 from unspool_server.history.settings import EffectiveSettings
 from unspool_server.sessions.sandbox import (
     allowed_by_both,
@@ -98,10 +99,30 @@ def overridden(base: ThreadSettings, overrides: ThreadOverrides, config: Config,
     }  # fmt: skip
     if "approval_policy" in changes:
         changes["approval_policy"] = plain(changes["approval_policy"])
+    if overrides.permissions is not None:
+        changes["sandbox"] = policy_of_mode(_mode_of_profile(overrides.permissions), _configured_write(config))
     if overrides.sandbox is not None:
         changes["sandbox"] = policy_of_mode(overrides.sandbox, _configured_write(config))
     changes |= _moved(base, overrides.cwd, overrides.runtime_workspace_roots, server_cwd)
     return replace(base, **changes)
+
+
+_PROFILES: Mapping[str, SandboxMode] = {
+    ":read-only": "read-only",
+    ":workspace": "workspace-write",
+    ":danger-full-access": "danger-full-access",
+}
+"""The built-in permission profiles, by the sandbox that each of them is."""
+
+
+def _mode_of_profile(permissions: Any) -> SandboxMode:
+    """A profile's sandbox. Raises InvalidParams for any other: it must not end in more freedom than was asked for."""
+    try:
+        return _PROFILES[permissions]
+    except (KeyError, TypeError):
+        names = ", ".join(f"`{name}`" for name in _PROFILES)
+        text = f"Invalid request: unknown permission profile, expected one of {names}"
+        raise InvalidParams(text, data={"field": "permissions"}) from None
 
 
 def for_turn(base: ThreadSettings, params: TurnStartParams) -> ThreadSettings:

@@ -18,6 +18,7 @@ class EventSink(Protocol):
         *,
         cursor: EventCursor | None = None,
         everyone: bool = False,
+        turn_completed_first: bool | None = None,
     ) -> None:
         """Put one notification at the end of the thread's stream.
 
@@ -25,6 +26,7 @@ class EventSink(Protocol):
             cursor: Given for events derived from a record. Without it the event is ephemeral and the stream gives it
                 the next cursor behind its newest one.
             everyone: Also broadcast to initialised connections that are not subscribed (`wire` §4).
+            turn_completed_first: Only for connections with (or without) this capability; None: for all.
         """
 
     def broadcast(self, method: str, params: WireModel | Mapping[str, Any]) -> None:

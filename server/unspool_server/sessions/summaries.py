@@ -12,8 +12,9 @@ from unspool_protocol.thread_object import Thread, ThreadSetup
 from unspool_protocol.turns import Turn
 
 from unspool_server.errors import LogMissing
-from unspool_server.history.summary import PREVIEW_CHARACTERS, epoch_seconds, user_text
+from unspool_server.history.summary import PREVIEW_CHARACTERS, epoch_seconds
 from unspool_server.history.tenancy import tenant_of
+from unspool_server.history.user_texts import user_text
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.memory import LiveHistory
@@ -115,7 +116,8 @@ def live_thread(session: Session, turns: tuple[Turn, ...] = ()) -> Thread:
         agent_nickname=_text(header.get("agent_nickname")),
         can_accept_direct_input=True,
         thread_source=_text(header.get("thread_source")),
-        git_info=_git(header.get("git")),
+        project_id=session.marks.project_id,
+        git_info=_git(session.marks.git or header.get("git")),
         name=facts.name,
         turns=turns,
     )
@@ -142,8 +144,10 @@ def stored_thread(summary: ThreadSummary, path: str | None, turns: tuple[Turn, .
         cli_version=summary.cli_version,
         originator=summary.originator,
         source=told_source(summary.source),
+        thread_source=summary.thread_source,
         agent_nickname=_nickname(summary.source),
-        git_info=_git(summary.git),
+        project_id=summary.marks.project_id,
+        git_info=_git(summary.marks.git or summary.git),
         name=summary.name,
         turns=turns,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from unspool_protocol.items import THREAD_ITEM, ThreadItem
 from unspool_protocol.log import NewRecord
 from unspool_protocol.turns import Turn as WireTurn
-from unspool_protocol.turns import TurnParams
+from unspool_protocol.turns import TurnError, TurnParams
 
 from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
@@ -299,11 +299,9 @@ class Turn:
         self.failure = message
         self.session.failed = True
         self.session.turn = None
-        self.session.publish_status()
-        self.session.publish(
-            "error",
-            {"turnId": self.id, "willRetry": False, "error": {"message": message, "codexErrorInfo": info}},
-        )
+        self.session.publish_status(turn_completed_first=False)
+        told = TurnError(message=message, codex_error_info=info).model_dump(by_alias=True, mode="json")
+        self.session.publish("error", {"turnId": self.id, "willRetry": False, "error": told})
         ended = task_complete(self.id, self.last_message, self._times(), error=error)
         await self._end(ended, "failed", announce_idle=False)
 
@@ -366,12 +364,16 @@ class Turn:
         self.partial_text.stop()
         written = await session.log.add([record])
         on_disk = await session.flushed()
+        unread = session.marks.revision
         events = session.take_in(written)
         if session.turn is self:
             session.turn = None
+        if session.marks.revision != unread and not session.facts.ephemeral:
+            session.publish_read_state()
         if announce_idle:
-            session.publish_status()
+            session.publish_status(turn_completed_first=False)
         session.publish_events(events if on_disk else [_accepted_only(event) for event in events])
+        session.publish_status(turn_completed_first=True)
         session.env.sink.cancel(session.thread_id, self.id)
         session.view.forget_finished()
         self.report.ended(outcome, written=on_disk)

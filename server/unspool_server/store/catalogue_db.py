@@ -22,8 +22,9 @@ from .catalogue_rows import (
     kinds_of,
     source_kind,
 )
+from .contract import ListQuery
 
-VERSION = 3
+VERSION = 4
 """Of the tables below and of the summaries in them; another version in the file means: make it anew."""
 
 _SCHEMA = """
@@ -167,18 +168,18 @@ def _values(row: Row) -> tuple[Any, ...]:
     return (summary.thread_id, *where, *fold, *sort, *filters, encode_summary(summary))
 
 
-def _statement(question: Question) -> tuple[str, list[Any]]:
-    """The SQL of `Question.matches`, order and start."""
-    query, column = question.query, question.column
-    terms: list[str] = ["archived = ?"]
-    values: list[Any] = [query.archived]
-    if query.tenant is not None:
-        terms.append("tenant = ?")
-        values.append(query.tenant)
+def _member(name: str) -> str:
+    """A member of the summary that has no column of its own; asked for too seldom to need one."""
+    return f"json_extract(CAST(summary AS TEXT), '$.{name}')"
+
+
+def _narrow(query: ListQuery, terms: list[str], values: list[Any]) -> None:
+    """The filters that allow or leave out values of one column."""
     for name, allowed in (
         ("model_provider", query.model_providers),
         ("source_kind", kinds_of(query)),
         ("cwd", query.cwd),
+        (_member("originator"), query.originators),
     ):
         if allowed is not None:
             terms.append(f"{name} IN ({', '.join('?' * len(allowed))})")
@@ -189,6 +190,20 @@ def _statement(question: Question) -> tuple[str, list[Any]]:
     if query.thread_ids is not None:
         terms.append("thread_id IN (SELECT value FROM json_each(?))")
         values.append(json.dumps(sorted(query.thread_ids)))
+    if query.excluded:
+        terms.append(f"thread_id NOT IN ({', '.join('?' * len(query.excluded))})")
+        values.extend(query.excluded)
+
+
+def _statement(question: Question) -> tuple[str, list[Any]]:
+    """The SQL of `Question.matches`, order and start."""
+    query, column = question.query, question.column
+    terms: list[str] = ["archived = ?"]
+    values: list[Any] = [query.archived]
+    if query.tenant is not None:
+        terms.append("tenant = ?")
+        values.append(query.tenant)
+    _narrow(query, terms, values)
     if query.search:
         needle = fold_text(query.search)
         if len(needle) >= _TRIGRAM and "\0" not in needle:

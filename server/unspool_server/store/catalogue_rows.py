@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import orjson
-from unspool_protocol.log import HistoryMode, ThreadSummary
+from unspool_protocol.log import HistoryMode, Marks, ThreadSummary
 
 from ..errors import InvalidParams
 from .contract import ListQuery
@@ -92,6 +92,8 @@ class Question:
             and not (query.without_agents and source_kind(summary) in AGENT_KINDS)
             and (query.thread_ids is None or summary.thread_id in query.thread_ids)
             and (query.cwd is None or summary.cwd in query.cwd)
+            and summary.thread_id not in query.excluded
+            and (query.originators is None or summary.originator in query.originators)
             and (not query.search or fold_text(query.search) in haystack(summary))
         )
 
@@ -174,6 +176,7 @@ def decode_summary(content: bytes) -> ThreadSummary:
     members: dict[str, Any] = orjson.loads(content)
     members["mode"] = HistoryMode(members["mode"])
     members["user_text"] = tuple(members["user_text"])
+    members["marks"] = Marks(**members["marks"])
     return ThreadSummary(**members)
 
 

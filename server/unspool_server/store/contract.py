@@ -267,6 +267,7 @@ class ListQuery:
         source_kinds: As the wire names them; `subAgent` stands for all kinds of threads that threads have started.
         without_agents: Leave those out.
         thread_ids: Only these.
+        excluded: None of these threads.
     """
 
     limit: int | None = None
@@ -281,6 +282,8 @@ class ListQuery:
     cwd: Sequence[str] | None = None
     search: str | None = None
     tenant: str | None = None
+    excluded: Sequence[str] = ()
+    originators: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
