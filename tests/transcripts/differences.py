@@ -31,6 +31,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "* thread/reverted params.reason added",
         "* thread/reverted params.turnIds added",
         "05 thread/rollback unsent",
+        "14 server/diagnostics unsent",
     ),
     "There is no account here, so nothing is said of its limits.": ("* account/rateLimits/updated missing",),
     "The recording's model was unknown to the reference; here models are whatever the service offers.": (
@@ -57,7 +58,6 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "14 answer:thread/timeline/list * outcome*",
         "14 answer:memory/status * outcome*",
         "14 answer:environment/status error.message value*",
-        "14 answer:server/diagnostics result*",
         "14 answer:getConversationSummary * outcome*",
         "14 answer:gitDiffToRemote error.message value*",
         "14 answer:fuzzyFileSearch * outcome*",
