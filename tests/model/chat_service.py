@@ -52,8 +52,9 @@ class ChatService:
 def _bytes(answer: Answer) -> bytes:
     if isinstance(answer, Refusal):
         refused = json.dumps(answer.body).encode()
-        more = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
-        head = f"HTTP/1.1 {answer.status} X\r\ncontent-type: application/json\r\n{more}connection: close\r\n\r\n"
+        headers = {"content-type": "application/json", **answer.headers}
+        more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"HTTP/1.1 {answer.status} X\r\n{more}connection: close\r\n\r\n"
         return head.encode() + refused
     lines = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in answer if chunk != CUT]
     body = "".join(f"data: {line}\n\n" for line in lines).encode()

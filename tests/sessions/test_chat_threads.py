@@ -68,3 +68,16 @@ def test_every_example_of_a_model_service_is_a_configuration_without_warnings(ex
 
     assert not warnings
     assert config.provider() is not None
+
+
+async def test_arguments_nested_without_end_harm_neither_this_turn_nor_the_next(house: House) -> None:
+    async with serving() as service:
+        uses(house, service)
+        call = call_piece(0, "c1", name="look", arguments="[" * 100_000)
+        said: list[object] = [chunk(content="fine"), chunk("stop")]
+        service.answers += [[chunk(tool_calls=[call]), chunk("tool_calls")], said, said]
+        async with house.daemon() as daemon:
+            client = await daemon.connect()
+            thread = await client.start(cwd=str(house.work), dynamicTools=[TOOL])
+            await client.turns(thread, "one", "two")
+        assert [one["role"] for one in service.bodies[2]["messages"]][-3:] == ["tool", "assistant", "user"]

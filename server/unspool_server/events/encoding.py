@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from unspool_protocol.base import WireModel
 from unspool_protocol.cursors import EventCursor
+
+from unspool_server.envelope import encode
 
 _JSONRPC = b'{"jsonrpc":"2.0",'
 _REPLAYED = b',"replayed":true}'
@@ -39,12 +40,12 @@ class Encoder:
         message: dict[str, Any] = {"method": method, "params": plain(params), "emittedAtMs": emitted_at_ms}
         if cursor is not None:
             message["cursor"] = cursor.encode()
-        return orjson.dumps(message)
+        return encode(message)
 
     def request(self, request_id: int, method: str, params: Mapping[str, Any]) -> bytes:
         """One server request: `{"id":…,"method":…,"params":…}` (wire §6)."""
         self.count += 1
-        return orjson.dumps({"id": request_id, "method": method, "params": plain(params)})
+        return encode({"id": request_id, "method": method, "params": plain(params)})
 
 
 def plain(params: WireModel | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -30,6 +30,7 @@ from unspool_server.model.contract import (
     Usage,
 )
 from unspool_server.model.failures import incomplete, response_failure, stream_cut
+from unspool_server.model.received import tokens
 
 CUT_SHORT: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of answers that are not whole, in the words of the Responses API."""
@@ -111,7 +112,7 @@ class ChatReader:
         self._text = ""
         self._reasoning = ""
         self._calls: list[_Call] = []
-        self._by_index: dict[object, _Call] = {}
+        self._by_index: dict[int | None, _Call] = {}
         self._usage: Usage | None = None
         self._finish: str | None = None
 
@@ -192,13 +193,13 @@ class ChatReader:
         given_id, name = _text(part.get("id")), _text(function.get("name"))
         raw = function.get("arguments")
         arguments = raw if isinstance(raw, str) else json.dumps(raw) if raw else ""
-        call = self._call_for(part.get("index"), given_id, begins=bool(name and arguments))
+        call = self._call_for(_index(part), given_id, begins=bool(name and arguments))
         call.given_id = call.given_id or given_id
         if name != call.name:  # some services say the name with every piece
             call.name += name
         call.arguments += arguments
 
-    def _call_for(self, index: object, given_id: str, *, begins: bool) -> _Call:
+    def _call_for(self, index: int | None, given_id: str, *, begins: bool) -> _Call:
         """The call that a piece belongs to: the one of its index, unless id or name show that another one begins."""
         if index is None and given_id:
             known = next((call for call in self._calls if call.given_id == given_id), None)
@@ -224,7 +225,7 @@ def _failure(error: object) -> Exception:
 def _decoded(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -233,21 +234,21 @@ def _objects(raw: object) -> list[Mapping[str, Any]]:
     return [one for one in raw if isinstance(one, Mapping)] if isinstance(raw, list) else []
 
 
+def _index(part: Mapping[str, Any]) -> int | None:
+    index = part.get("index")
+    return index if isinstance(index, int) else None
+
+
 def _text(raw: object) -> str:
     return raw if isinstance(raw, str) else ""
 
 
 def _usage(raw: Mapping[str, Any]) -> Usage:
-    taken, given = _number(raw, "prompt_tokens"), _number(raw, "completion_tokens")
+    taken, given = tokens(raw, "prompt_tokens"), tokens(raw, "completion_tokens")
     return Usage(
         input_tokens=taken,
-        cached_input_tokens=_number(raw.get("prompt_tokens_details"), "cached_tokens"),
+        cached_input_tokens=tokens(raw.get("prompt_tokens_details"), "cached_tokens"),
         output_tokens=given,
-        reasoning_output_tokens=_number(raw.get("completion_tokens_details"), "reasoning_tokens"),
-        total_tokens=_number(raw, "total_tokens") or taken + given,
+        reasoning_output_tokens=tokens(raw.get("completion_tokens_details"), "reasoning_tokens"),
+        total_tokens=tokens(raw, "total_tokens") or taken + given,
     )
-
-
-def _number(raw: object, key: str) -> int:
-    value = raw.get(key) if isinstance(raw, Mapping) else None
-    return value if isinstance(value, int) else 0

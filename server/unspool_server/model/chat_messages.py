@@ -131,7 +131,7 @@ def _call(item: Item) -> Message:
 def _is_object(text: object) -> bool:
     try:
         return isinstance(text, str) and isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -124,7 +124,7 @@ def _error_of(text: str) -> tuple[str | None, str]:
     """Code and message of an error body: `{error: {...}}`, the inner object alone, or neither."""
     try:
         body: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, ""
     found = body.get("error", body) if isinstance(body, Mapping) else None
     if not isinstance(found, Mapping):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from unspool_server.config import ProviderConfig
 from unspool_server.errors import ModelError, StreamCut
 from unspool_server.model.contract import ItemDone, ModelEvent, ModelInfo, ModelRequest, ResponseDone, Usage
+from unspool_server.model.received import Received
 from unspool_server.model.service import Json, ModelService
 
 
@@ -121,17 +122,18 @@ class HttpProvider:
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         dialect, items = self._dialect, list[Mapping[str, Any]]()
         reader, body = dialect.reader(request), dialect.body(request, self._without(request))
+        received = Received()
         try:
             async with aclosing(self._service.events(dialect.path, body, dialect.headers(request))) as raws:
                 async for raw in raws:
-                    for event in reader.add(raw):
+                    for event in (whole for told in reader.add(raw) for whole in received.take(told)):
                         yield _counted(event, request, items)
                         if isinstance(event, ResponseDone):
                             return
         except StreamCut:
             if not reader.complete:
                 raise
-        for event in reader.end():
+        for event in (whole for told in reader.end() for whole in received.take(told)):
             yield _counted(event, request, items)
 
 

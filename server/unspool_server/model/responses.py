@@ -1,6 +1,5 @@
 """The OpenAI-compatible Responses API: items go out and come in exactly as they are (06 §1)."""
 
-import json
 import uuid
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ from unspool_server.model.contract import (
     Usage,
 )
 from unspool_server.model.failures import incomplete, response_failure, stream_cut
+from unspool_server.model.received import tokens
 
 WINDOW_HEADER = "x-codex-window-id"
 COMPACTING_SERVICE = "OpenAI"
@@ -88,10 +88,10 @@ class ResponseReader:
     def add(self, raw: Mapping[str, Any]) -> Iterator[ModelEvent]:
         """What one event says; events of unknown types say nothing. Raises ModelError where the service gave up."""
         match raw.get("type"):
-            case "response.output_item.added" if isinstance(raw.get("item"), Mapping):
+            case "response.output_item.added" if _is_item(raw.get("item")):
                 yield ItemStarted(self._named(raw, starts=True))
-            case "response.output_item.done" if isinstance(raw.get("item"), Mapping):
-                yield ItemDone(_sound(self._named(raw)))
+            case "response.output_item.done" if _is_item(raw.get("item")):
+                yield ItemDone(self._named(raw))
             case "response.output_text.delta" | "response.refusal.delta":
                 yield TextDelta(self._id(raw), str(raw.get("delta", "")))
             case "response.reasoning_summary_part.added":
@@ -118,7 +118,7 @@ class ResponseReader:
 
     def _named(self, raw: Mapping[str, Any], *, starts: bool = False) -> Mapping[str, Any]:
         """The event's item under the id that it began with; an item of an unknown type that has none gets none."""
-        item, place = raw["item"], raw.get("output_index")
+        item, place = raw["item"], _place(raw)
         given = item.get("id")
         known = None if starts or place is None else self._ids.get(place)
         own = given if isinstance(given, str) and given else None
@@ -134,36 +134,32 @@ class ResponseReader:
         """The item that a delta belongs to."""
         named = raw.get("item_id")
         own = named if isinstance(named, str) and named else self._current
-        return self._ids.get(raw.get("output_index"), own)
+        return self._ids.get(_place(raw), own)
 
 
 def _is_known(item: Mapping[str, Any]) -> bool:
-    return isinstance(item.get("type"), str) and item["type"] in ITEM_PREFIXES
+    return item["type"] in ITEM_PREFIXES
 
 
-def _sound(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call with what makes it one: an id that its output can name, and arguments as text."""
-    if item.get("type") not in ("function_call", "custom_tool_call"):
-        return item
-    changes: dict[str, Any] = {}
-    if not isinstance(item.get("call_id"), str) or not item["call_id"]:
-        changes["call_id"] = f"call_{uuid.uuid4().hex}"
-    for name in ("arguments", "input"):
-        if name in item and not isinstance(item[name], str):
-            changes[name] = json.dumps(item[name])
-    return {**item, **changes} if changes else item
+def _is_item(raw: object) -> bool:
+    return isinstance(raw, Mapping) and isinstance(raw.get("type"), str)
+
+
+def _place(raw: Mapping[str, Any]) -> int | None:
+    place = raw.get("output_index")
+    return place if isinstance(place, int) else None
 
 
 def _usage(raw: object) -> Usage | None:
     if not isinstance(raw, Mapping):
         return None
-    taken, given = _number(raw, "input_tokens"), _number(raw, "output_tokens")
+    taken, given = tokens(raw, "input_tokens"), tokens(raw, "output_tokens")
     return Usage(
         input_tokens=taken,
-        cached_input_tokens=_number(_object(raw.get("input_tokens_details")), "cached_tokens"),
+        cached_input_tokens=tokens(raw.get("input_tokens_details"), "cached_tokens"),
         output_tokens=given,
-        reasoning_output_tokens=_number(_object(raw.get("output_tokens_details")), "reasoning_tokens"),
-        total_tokens=_number(raw, "total_tokens") or taken + given,
+        reasoning_output_tokens=tokens(raw.get("output_tokens_details"), "reasoning_tokens"),
+        total_tokens=tokens(raw, "total_tokens") or taken + given,
     )
 
 

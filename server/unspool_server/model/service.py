@@ -17,6 +17,8 @@ from unspool_server.config import ProviderConfig
 from unspool_server.errors import ModelError, ProviderRejected, ProviderUnavailable
 from unspool_server.model.backoff import Sleep, asked_delay_s, delay_s
 from unspool_server.model.failures import connection_failure, http_failure, response_failure, stream_cut
+from unspool_server.model.received import shown_error
+from unspool_server.nesting import too_deep
 from unspool_server.telemetry import metrics
 
 if TYPE_CHECKING:
@@ -59,20 +61,25 @@ class ModelService:
         await _load_library()
         from openai import APIConnectionError, APIError
 
-        stream = await self._open(path, body, headers)
+        stream, told = await self._open(path, body, headers), False
         try:
             while True:
                 try:
                     event = await anext(stream)
                 except StopAsyncIteration:
+                    if not told and (other := _other_than_events(stream.response.headers)):
+                        raise stream_cut(f"the service answered with {other}, not with events") from None
                     return
                 except APIConnectionError as error:
                     raise stream_cut(_cause(error)) from error
                 except APIError as error:
                     # The library raises by itself for events that carry an `error`.
                     raise response_failure(error.code, error.message) from error
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     raise stream_cut("an event is no JSON") from error
+                told = True
+                if too_deep(event):
+                    raise stream_cut("an event is nested too deeply")
                 if isinstance(event, Mapping):
                     yield event
         finally:
@@ -85,13 +92,14 @@ class ModelService:
             await client.close()
 
     def without_secrets(self, error: ModelError) -> ModelError:
-        """The error, with nothing in its texts that only this daemon and the service may know; it is changed itself.
+        """The error, with nothing in its texts that may not be shown; it is changed itself.
 
         Services repeat a key that they refuse, and some repeat every header.
         """
         for secret in self._secrets():
             error.message = error.message.replace(secret, "[redacted]")
             error.detail = error.detail.replace(secret, "[redacted]")
+        error.message = shown_error(error.message)
         error.args = (error.message,)
         return error
 
@@ -176,6 +184,12 @@ async def _load_library() -> None:
 def _cause(error: Exception) -> str:
     """The network's own words where the library hides them behind `Connection error.`."""
     return str(error.__cause__ or error) or type(error.__cause__ or error).__name__
+
+
+def _other_than_events(headers: Mapping[str, str]) -> str:
+    """The content type of an answer that is no event stream, such as the page of a proxy; empty for one that is."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return "" if kind == "text/event-stream" else kind[:100]
 
 
 def _shown(url: str) -> str:

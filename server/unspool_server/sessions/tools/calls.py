@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from unspool_protocol.log import NewRecord
 
+from unspool_server.nesting import too_deep
 from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.tools.contract import ToolItem, ToolResult
@@ -104,8 +105,10 @@ async def _result(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> ToolResult:
         return ToolResult(f"unsupported call: {name}")
     try:
         arguments = json.loads(call.item.get("arguments") or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return ToolResult(f"failed to parse function arguments: {error}")
+    if too_deep(arguments):
+        return ToolResult("failed to parse function arguments: they are nested too deeply")
     return await tool.run(turn, call, arguments)
 
 

@@ -29,6 +29,8 @@ class Toolbox:
 
     def find(self, namespace: Any, name: Any) -> Tool | None:
         """The tool that a call means; None when there is none of that name."""
+        if not isinstance(name, str) or not isinstance(namespace, str | None):
+            return None
         return self._tools.get((namespace, name))
 
     def declarations(self) -> list[dict[str, Any]]:
