@@ -44,6 +44,8 @@ _Result = TypeVar("_Result", bound=WireModel)
 REPEATABLE = frozenset(
     {
         "thread/resume",
+        "thread/subscribe",
+        "thread/unsubscribe",
         "thread/read",
         "thread/list",
         "thread/loaded/list",
@@ -228,6 +230,57 @@ class Client:
         given = {"exclude_turns": True, **params, "thread_id": thread_id}
         return await self._enter_thread("thread/resume", params_of("thread/resume", given))
 
+    async def subscribe(
+        self,
+        thread_id: str,
+        after: str | None = "now",
+        *,
+        item_kinds: Sequence[str] | None = None,
+        speed: str | float | None = None,
+    ) -> EventStream:
+        """Watch a thread without loading it or keeping it loaded; reading goes on across reconnects and unloads.
+
+        Args:
+            after: A cursor; None for the thread's beginning; `"now"` for what comes from this call on.
+            item_kinds: Of the past, only `item/…` events about these types of items.
+            speed: How the past comes: `max` (the default), `real`, a factor, or `step` (then `step_replay` lets it go
+                on). An event `thread/replay/completed` follows the last of it, and whenever a gap was filled.
+
+        Raises:
+            ValueError: Options for a thread that this client follows already: others read its events as well.
+        """
+        options = {name: given for name, given in (("itemKinds", item_kinds), ("speed", speed)) if given is not None}
+        known = self._feeds.get(thread_id)
+        if known is not None and known.open:
+            if options:
+                raise ValueError("this client follows the thread already; its past comes to all readers alike")
+            return known.stream(after)
+        feed = Feed(thread_id, self._catch_up, limit=self._options.get("buffer_events", BUFFER_EVENTS))
+        feed.method, feed.options = "thread/subscribe", options
+        opened: list[EventStream] = []
+
+        def enter(result: Mapping[str, Any]) -> None:
+            self._feeds[thread_id] = feed
+            feed.attach(result["cursor"] if after == "now" else after)
+            opened.append(feed.follower(feed.place))
+
+        params = {"threadId": thread_id} if after == "now" else feed.request(after)
+        await self.call("thread/subscribe", params, on_result=enter)
+        return opened[0]
+
+    async def step_replay(self, thread_id: str, count: int = 1) -> int:
+        """Let a replay with `speed="step"` go on by so many events; gives 0 when it is over."""
+        result = await self.call("thread/replay/next", {"threadId": thread_id, "count": count})
+        return int(result["granted"])
+
+    async def unsubscribe(self, thread_id: str) -> str:
+        """Stop following a thread; its event streams end. Gives what the subscription was."""
+        status = str((await self.call("thread/unsubscribe", {"threadId": thread_id}))["status"])
+        feed = self._feeds.get(thread_id)
+        if feed is not None:
+            feed.end()
+        return status
+
     async def fork_thread(self, thread_id: str, **params: Any) -> ThreadHandle:
         """Start a thread from another's past; arguments are the fields of `ThreadForkParams`."""
         given = {"exclude_turns": True, **params, "thread_id": thread_id}
@@ -279,6 +332,8 @@ class Client:
         def enter(result: Mapping[str, Any]) -> None:
             thread_id = result["thread"]["id"]
             known = self._feeds.get(thread_id)
+            if known is not None:
+                known.method = "thread/resume"
             feed = known or Feed(
                 thread_id, self._catch_up, backlog=backlog, limit=self._options.get("buffer_events", BUFFER_EVENTS)
             )
@@ -305,7 +360,7 @@ class Client:
                 feed.attach(after)
                 stream.follow()
 
-            await self.call("thread/resume", _resume_params(feed.thread_id, after), on_result=attach)
+            await self.call(feed.method, feed.request(after), on_result=attach)
 
     # The connection's life
 
@@ -329,20 +384,20 @@ class Client:
             place = after if after is not None or feed.from_the_start else _place(result, {})
             feed.attach(place, again=True)
 
-        params = _resume_params(feed.thread_id, after)
+        params = feed.request(after)
         if after is None and not feed.from_the_start:
             del params["replay"]
         for attempt in range(_RESUBSCRIBE_TRIES):
             try:
                 async with asyncio.timeout(self._link.timeout_s):
-                    await connection.call("thread/resume", params, on_result=attach)
+                    await connection.call(feed.method, params, on_result=attach)
                 return
             except Overloaded as error:
                 if attempt + 1 == _RESUBSCRIBE_TRIES:
-                    raise ConnectionLost(f"thread/resume: {error}") from error
+                    raise ConnectionLost(f"{feed.method}: {error}") from error
                 await asyncio.sleep(0.05 * 2**attempt)
             except TimeoutError as error:
-                raise RequestTimeout("thread/resume: no answer in time") from error
+                raise RequestTimeout(f"{feed.method}: no answer in time") from error
             except RpcError as error:
                 # The server cannot give this thread back (deleted, archived, never recorded): its readers are told.
                 feed.end(error)
@@ -361,10 +416,6 @@ class Client:
         feed = self._feeds.get(event.thread_id) if event.thread_id is not None else None
         if feed is not None and feed.open:
             feed.take(event)
-
-
-def _resume_params(thread_id: str, after: str | None) -> dict[str, Any]:
-    return {"threadId": thread_id, "excludeTurns": True, "replay": {"after": after, "mode": "events"}}
 
 
 def _place(result: Mapping[str, Any], params: Mapping[str, Any]) -> str | None:

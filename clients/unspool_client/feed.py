@@ -13,9 +13,9 @@ Events without a cursor have no place: they are passed on as they come and canno
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakSet
 
 from unspool_client.errors import EventsLost
@@ -27,8 +27,14 @@ BUFFER_EVENTS = 4096
 RESUMED = "client/resumed"
 """Not on the wire: the notice of readers that asked for it. Replayed events follow it."""
 
+REPLAYED = "thread/replay/completed"
+"""The server's notice that the replay which a watcher asked for is over."""
+
 _LAST_EVENTS = frozenset({"thread/closed", "thread/archived", "thread/deleted"})
 """After these the server has ended the subscription."""
+
+_LAST_WATCHED = frozenset({"thread/deleted"})
+"""The same for who only watches: the subscription outlives the thread's unloading."""
 
 CatchUp = Callable[["Feed", "EventStream"], Awaitable[None]]
 """Resumes the thread after a lagging reader's place and calls `EventStream.follow` as the answer comes in."""
@@ -89,7 +95,7 @@ class EventStream:
 
     def offer(self, event: Event) -> None:
         """Take an event in, unless it was seen or this reader lags. Called by the feed, in the server's order."""
-        if self._ended or (self.lagging and event.cursor is not None):
+        if self._ended or (self.lagging and (event.cursor is not None or event.method == REPLAYED)):
             return
         if event.cursor is not None and self._has(event.cursor, replayed=event.replayed):
             return
@@ -140,6 +146,8 @@ class Feed:
     Attributes:
         place: The last event that came in, live or replayed: the server goes on behind it.
         newest: The newest event that was ever seen.
+        method: How the server is asked to send events: `thread/resume`, or `thread/subscribe` to watch only.
+        options: Of a replay that is not over yet, beside its place.
 
     Args:
         backlog: Keep the events from now on, so that readers from the very beginning need no replay. For threads that
@@ -155,6 +163,8 @@ class Feed:
         self.newest: str | None = None
         self.attached = False
         self.open = True
+        self.method = "thread/resume"
+        self.options: Mapping[str, Any] = {}
         self._limit = limit
         self._backlog: list[Event] | None = [] if backlog else None
         self.from_the_start = backlog
@@ -173,6 +183,16 @@ class Feed:
             return stream
         lagging = after is None or after != self.place or not self.open
         return EventStream(self, after, lagging=lagging, limit=self._limit)
+
+    def request(self, after: str | None) -> dict[str, Any]:
+        """Parameters of the call of `method` that makes the server send everything behind a place."""
+        watching = self.method != "thread/resume"
+        replay = {"after": after, "mode": "events", **({"speed": "max"} if watching else {}), **self.options}
+        return {"threadId": self.thread_id, **({} if watching else {"excludeTurns": True}), "replay": replay}
+
+    def follower(self, place: str | None) -> EventStream:
+        """A reader that has everything up to a place; what the server is about to send follows it."""
+        return EventStream(self, place, lagging=False, limit=self._limit)
 
     def attach(self, place: str | None, *, again: bool = False) -> None:
         """The server's answer has come in: from here on its events follow the given place.
@@ -216,7 +236,10 @@ class Feed:
                 self._backlog = None
         for stream in list(self.streams):
             stream.offer(event)
-        if event.method in _LAST_EVENTS and not event.replayed:
+        if event.method == REPLAYED and not any(stream.lagging for stream in self.streams):
+            self.options = {}
+        last = _LAST_EVENTS if self.method == "thread/resume" else _LAST_WATCHED
+        if event.method in last and not event.replayed:
             self.end()
 
     def _advance(self, place: str | None) -> None:

@@ -212,9 +212,7 @@ class ThreadHandle:
 
     async def unsubscribe(self) -> str:
         """Stop following the thread; event streams end. Gives what the subscription was."""
-        status = str((await self._client.call("thread/unsubscribe", {"threadId": self.id}))["status"])
-        self._feed.end()
-        return status
+        return await self._client.unsubscribe(self.id)
 
     # The end of a turn
 
@@ -275,7 +273,8 @@ def _result(
     cursor: str | None,
 ) -> TurnResult:
     told = [*turn.get("items", ()), *items]
-    texts = [item.get("text", "") for item in told if item.get("type") == "agentMessage"]
+    # Text that was cut off is shown among the items; it is no answer.
+    texts = [item.get("text", "") for item in told if item.get("type") == "agentMessage" and not item.get("partial")]
     error = turn.get("error")
     return TurnResult(
         thread_id=thread_id,

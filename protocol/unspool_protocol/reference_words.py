@@ -60,7 +60,7 @@ REASONS: Mapping[str, tuple[ErrorCode, str]] = {
     "shellDisabled": (ErrorCode.INVALID_REQUEST, "Commands are turned off (`features.shell_tool`)."),
     "unsupported": (ErrorCode.INVALID_REQUEST, "A known method that this thread cannot serve in its mode or state."),
     "unknownProvider": (ErrorCode.INVALID_REQUEST, "No such model provider is configured."),
-    "cursorInvalid": (ErrorCode.INVALID_REQUEST, "A cursor of another thread, or none of ours."),
+    "cursorInvalid": (ErrorCode.INVALID_REQUEST, "A cursor of another thread, of the future, or none of ours."),
     "notSubscribed": (ErrorCode.INVALID_REQUEST, "This connection does not follow the thread."),
     "dependentThreads": (
         ErrorCode.INVALID_REQUEST,
@@ -223,7 +223,8 @@ NOTIFICATIONS = """\
 
 *Recorded* events follow from the log and can be replayed at any time, also after a restart; *ephemeral* ones live in
 memory, until their item is recorded or their moment is over. *Broadcast* ones go to every connection that is
-initialised, the others to subscribers of their thread: starting, resuming or forking a thread subscribes to it.
+initialised, the others to subscribers of their thread: starting, resuming, forking or watching (`thread/subscribe`) a
+thread subscribes to it. The last event of a turn is `turn/completed`; the status `idle` comes before it.
 """
 
 REQUESTS = """\

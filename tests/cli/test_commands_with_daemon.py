@@ -221,6 +221,10 @@ def test_a_replay_tells_the_events_in_order(unspool: Run) -> None:
     assert [event["method"] for event in events].count("turn/completed") == 2
     assert all("cursor" in event and "emittedAtMs" in event for event in completed)
     assert [line for line in text.splitlines() if line in ("one", "two")] == ["one", "one", "two", "two"]
+    later = lines(unspool("replay", thread, "--json", "--after", completed[1]["cursor"], "--item-kind", "userMessage"))
+    assert [event["params"]["item"]["type"] for event in later if event["method"] == "item/completed"] == [
+        "userMessage"
+    ]
 
 
 @pytest.fixture

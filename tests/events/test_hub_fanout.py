@@ -228,7 +228,7 @@ async def test_unrecorded_events_stay_in_the_ring_until_a_record_follows(replay:
     assert client.cursors() == thread.published[1:]
     thread.record()
     thread.record()
-    assert hub._streams[THREAD].next_seq - hub._streams[THREAD].first_seq == 4
+    assert hub._streams.of(THREAD).next_seq - hub._streams.of(THREAD).first_seq == 4
     await hub.close()
 
 

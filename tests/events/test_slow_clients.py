@@ -136,7 +136,7 @@ async def test_clients_that_stop_reading_hold_no_memory_and_delay_nobody(
         fast.read()
     held = sum(client.outbox.waiting_bytes for client in stuck)
     assert held <= 20 * 4_500
-    assert hub._streams[THREAD].waiting_bytes <= 40_000
+    assert hub._streams.of(THREAD).waiting_bytes <= 40_000
     assert sum(message.get("method") == "item/agentMessage/delta" for message in fast.got) == 300
     await hub.close()
 

@@ -3,13 +3,12 @@
 from typing import Any
 
 import pytest
+from unspool_protocol.notifications import NOTIFICATIONS
 
 from tests.interaction.house import House, LocalDaemon
 from tests.interaction.later import Later
 from tests.interaction.stories import HANG, hanging
 from tests.interaction.wire import Client, Message, texts_of
-
-UNRECORDED = frozenset({"thread/status/changed", "thread/started", "item/agentMessage/delta", "thread/closed"})
 
 
 def recorded(events: list[Message]) -> list[str]:
@@ -18,7 +17,7 @@ def recorded(events: list[Message]) -> list[str]:
     for event in events:
         item = event["params"].get("item") or {}
         begins = event["method"] == "item/started" and item["type"] != "userMessage"
-        if event["method"] not in UNRECORDED and not begins:
+        if NOTIFICATIONS[event["method"]].recorded and not begins:
             kept.append(event["cursor"])
     return kept
 
@@ -65,7 +64,7 @@ async def test_a_watcher_loads_nothing_and_sees_every_event_of_whoever_loads_it(
         assert len(set(everything)) == len(everything)
         assert await watcher.call("thread/unsubscribe", {"threadId": thread}) == {"status": "unsubscribed"}
         assert await watcher.call("thread/unsubscribe", {"threadId": thread}) == {"status": "notLoaded"}
-        assert daemon.services.hub._streams == {}
+        assert len(daemon.services.hub._streams) == 0
 
 
 async def test_a_watcher_of_a_running_turn_can_join_at_every_delta_and_none_is_lost_or_told_twice(house: House) -> None:

@@ -60,7 +60,7 @@ class JsonLines:
         return []
 
     def _item(self, kind: str, item: Mapping[str, Any]) -> list[Json]:
-        if item.get("type") == "agentMessage" and kind == "item.completed":
+        if item.get("type") == "agentMessage" and kind == "item.completed" and not item.get("partial"):
             self.last_message = item.get("text", "")
         shape = SHAPES.get(str(item.get("type")))
         if shape is None or (kind == "item.started" and item["type"] in ("agentMessage", "reasoning")):

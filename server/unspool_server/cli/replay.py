@@ -1,8 +1,9 @@
-"""`unspool replay`: a thread's events again, as fast as possible or at the pace at which they happened."""
+"""`unspool replay`: a thread's events again, as fast as possible or at the pace at which they happened.
 
-import asyncio
+The server keeps the pace; the thread is neither loaded nor kept loaded for it.
+"""
+
 import json
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,26 +11,18 @@ import click
 from unspool_server.cli.options import ConfigFlags, Remote, config_options, remote_options, server_options
 
 if TYPE_CHECKING:
-    from unspool_client import Client, Event, EventStream
-
-Sleep = Callable[[float], Awaitable[None]]
-
-QUIET_S = 1.0
-"""After this silence a replay counts as over, where no event stands at the very end of the log."""
-
-LONGEST_PAUSE_S = 30.0
-"""Pauses between turns may have been hours; longer ones than this are cut to it."""
+    from unspool_client import Client, Event
 
 
-def parse_speed(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
-    """Read `max`, `real` or a factor; gives a factor, 0 for `max`. Raises click.BadParameter."""
+def parse_speed(_ctx: click.Context, _param: click.Parameter, value: str) -> str | float:
+    """Read `max`, `real` or a factor. Raises click.BadParameter."""
     if value in ("max", "real"):
-        return 0.0 if value == "max" else 1.0
+        return value
     try:
         factor = float(value)
     except ValueError:
         factor = 0.0
-    if not 0 < factor < float("inf"):
+    if not 0 < factor <= 1_000_000:
         raise click.BadParameter(f"{value!r} is neither max, real nor a factor above 0")
     return factor
 
@@ -42,9 +35,10 @@ def parse_speed(_ctx: click.Context, _param: click.Parameter, value: str) -> flo
     callback=parse_speed,
     default="max",
     show_default=True,
-    help="The pace: none, as it was, or so many times as fast.",
+    help="The pace: none, as it was (pauses cut to 5 seconds), or so many times as fast.",
 )
 @click.option("--after", metavar="CURSOR", help="Only events after this one.")
+@click.option("--item-kind", "item_kinds", metavar="TYPE", multiple=True, help="Of items only these types; repeatable.")
 @click.option("--follow", is_flag=True, help="Go on with live events until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event's message as one line of JSON.")
 @config_options
@@ -52,8 +46,9 @@ def parse_speed(_ctx: click.Context, _param: click.Parameter, value: str) -> flo
 def replay(
     thread_id: str,
     *,
-    speed: float,
+    speed: str | float,
     after: str | None,
+    item_kinds: tuple[str, ...],
     follow: bool,
     as_json: bool,
     flags: ConfigFlags,
@@ -71,50 +66,14 @@ def replay(
             click.echo(line)
 
     async def body(client: "Client") -> None:
-        thread = await client.resume_thread(thread_id)
-        end = None if follow else thread.setup.get("cursor")
-        async with thread.events(after) as stream:
-            await play(stream, show, speed=speed, end=end, quiet_s=None if follow else QUIET_S)
+        async with await client.subscribe(thread_id, after, item_kinds=item_kinds or None, speed=speed) as stream:
+            async for event in stream:
+                if event.method != "thread/replay/completed":
+                    show(event)
+                elif not follow:
+                    return
 
     connect.run(server_options(flags), remote, body)
-
-
-async def play(
-    stream: "EventStream",
-    show: Callable[["Event"], None],
-    *,
-    speed: float,
-    end: str | None,
-    quiet_s: float | None,
-    sleep: Sleep = asyncio.sleep,
-) -> None:
-    """Show events up to the end of what is recorded.
-
-    Args:
-        speed: Factor of the pace at which they happened; 0 means without pauses.
-        end: The thread's place when the replay began; an event there or beyond is the last one.
-        quiet_s: Also end at the first live event or after a silence of so many seconds; None goes on for ever.
-    """
-    from unspool_client.event import order
-
-    before: int | None = None
-    while True:
-        try:
-            async with asyncio.timeout(quiet_s):
-                event = await anext(stream)
-        except (TimeoutError, StopAsyncIteration):
-            return
-        if quiet_s is not None and event.cursor is not None and not event.replayed:
-            return
-        if speed and before is not None and event.emitted_at_ms is not None:
-            pause_s = max(0, event.emitted_at_ms - before) / 1000 / speed
-            await sleep(min(pause_s, LONGEST_PAUSE_S))
-        before = event.emitted_at_ms if event.emitted_at_ms is not None else before
-        show(event)
-        if quiet_s is not None and end is not None and event.cursor is not None:
-            place = order(event.cursor, end)
-            if place is not None and place >= 0:
-                return
 
 
 def message_of(event: "Event") -> dict[str, Any]:

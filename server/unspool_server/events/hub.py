@@ -21,6 +21,7 @@ from unspool_server.events.pacing import ReplayOptions, Sleep
 from unspool_server.events.requests import PendingRequest, PendingRequests
 from unspool_server.events.slow import SLOW_LIMIT_BYTES
 from unspool_server.events.stream import RING_BYTES, RING_EVENTS, ThreadStream, invalid_cursor
+from unspool_server.events.streams import Streams
 from unspool_server.events.subscription import Peer, ReplaySource, Subscription
 from unspool_server.telemetry import metrics
 from unspool_server.telemetry.instruments import Sample
@@ -63,10 +64,9 @@ class Hub:
         self.sleep = sleep
         self._clock_ms = clock_ms
         self._slow_limit_bytes = slow_limit_bytes
-        self._loaded: set[str] = set()
-        self._ring_events, self._ring_bytes = ring_events, ring_bytes
         self._members: dict[Hashable, Member] = {}
-        self._streams: dict[str, ThreadStream] = {}
+        ring = {"max_events": ring_events, "max_bytes": ring_bytes}
+        self._streams = Streams(lambda thread_id: ThreadStream(thread_id, self.encoder, **ring))
         self._subscribers: dict[str, dict[Hashable, Subscription]] = {}
         self._requests = PendingRequests()
         self._published = 0
@@ -142,7 +142,7 @@ class Hub:
             old.end()
         subscription = member.subscriptions.get(thread_id)
         if subscription is None:
-            subscription = Subscription(peer, self._stream(thread_id), self, limit_bytes=self._slow_limit_bytes)
+            subscription = Subscription(peer, self._streams.of(thread_id), self, limit_bytes=self._slow_limit_bytes)
             member.subscriptions[thread_id] = subscription
             self._subscribers.setdefault(thread_id, {})[peer.id] = subscription
         subscription.resident = subscription.resident or resident
@@ -181,7 +181,7 @@ class Hub:
 
     def position(self, thread_id: str) -> EventCursor | None:
         """The cursor of the thread's newest event: where a snapshot that is taken now stands."""
-        stream = self._streams.get(thread_id)
+        stream = self._streams.find(thread_id)
         return stream.end if stream else None
 
     def cursors(self, peer: Peer) -> dict[str, str] | None:
@@ -198,8 +198,8 @@ class Hub:
         Raises:
             InvalidParams: `data.reason` is `cursorInvalid`.
         """
-        stream = self._streams.get(thread_id)
-        if stream is not None and thread_id in self._loaded and not stream.before_ring(cursor):
+        stream = self._streams.find(thread_id)
+        if stream is not None and self._streams.is_loaded(thread_id) and not stream.before_ring(cursor):
             if stream.reached(cursor):
                 return
             raise invalid_cursor("it lies in the future")
@@ -218,7 +218,7 @@ class Hub:
         following = [one for each in self._subscribers.values() for one in each.values()]
         yield Sample(metrics.SUBSCRIPTIONS, len(following))
         yield Sample(metrics.BEHIND, sum(not one.live for one in following))
-        yield Sample(metrics.RING_BYTES, sum(stream.waiting_bytes for stream in self._streams.values()))
+        yield Sample(metrics.RING_BYTES, self._streams.waiting_bytes)
         yield Sample(metrics.PUBLISHED, self._published)
 
     async def close(self) -> None:
@@ -246,7 +246,7 @@ class Hub:
         if turn_completed_first:
             self._follow(thread_id, method, params)
             return
-        stream = self._stream(thread_id)
+        stream = self._streams.of(thread_id)
         event = stream.publish(
             method,
             params,
@@ -272,7 +272,7 @@ class Hub:
         if not wanting:
             return
         body = self.encoder.encode(method, params, cursor=None, emitted_at_ms=self._clock_ms())
-        self._stream(thread_id).follow(body)
+        self._streams.of(thread_id).follow(body)
         subscribers = self._subscribers.get(thread_id, {})
         for member in wanting:
             subscription = subscribers.get(member.peer.id)
@@ -315,7 +315,7 @@ class Hub:
         request_id = self._requests.next_id()
         body = self.encoder.request(request_id, method, params)
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        place = self._stream(thread_id).next_seq
+        place = self._streams.of(thread_id).next_seq
         request = PendingRequest(request_id, thread_id, turn_id, body, place, answer, accepts)
         self._requests.add(request)
         for subscription in self._subscribers.get(thread_id, {}).values():
@@ -345,9 +345,7 @@ class Hub:
 
         Those who watched it while it was not loaded first get what others recorded meanwhile.
         """
-        stream = self._stream(thread_id)
-        stream.reset(position, self._clock_ms())
-        self._loaded.add(thread_id)
+        stream = self._streams.load(thread_id, position, self._clock_ms())
         for subscription in list(self._subscribers.get(thread_id, {}).values()):
             if subscription.stream is stream:
                 subscription.follow(stream)
@@ -358,13 +356,12 @@ class Hub:
         The subscriptions of residents end; those who only watch stay, for the next time that it is loaded.
         """
         self.cancel(thread_id)
-        self._loaded.discard(thread_id)
-        stream = self._streams.pop(thread_id, None)
+        stream = self._streams.unload(thread_id)
         for peer_id, subscription in list(self._subscribers.get(thread_id, {}).items()):
             if subscription.resident:
                 self._leave(thread_id, self._members[peer_id], peer_id)
             elif subscription.live:
-                subscription.follow(self._rest(thread_id, stream))
+                subscription.follow(self._streams.after(stream, thread_id))
             else:
                 subscription.finish(partial(self._rejoin, thread_id, subscription, stream))
 
@@ -384,23 +381,9 @@ class Hub:
 
     def _rejoin(self, thread_id: str, subscription: Subscription, old: ThreadStream | None) -> None:
         """A watcher got the rest of a stream that has ended."""
-        subscription.follow(self._rest(thread_id, old))
-
-    def _rest(self, thread_id: str, old: ThreadStream | None) -> ThreadStream:
-        """The thread's stream of now; while it is not loaded an empty one that begins where the last one ended."""
-        stream = self._stream(thread_id)
-        if stream.end is None and old is not None and old.end is not None:
-            stream.reset(old.end, old.end.counter)
-        return stream
+        subscription.follow(self._streams.after(old, thread_id))
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _stream(self, thread_id: str) -> ThreadStream:
-        stream = self._streams.get(thread_id)
-        if stream is None:
-            stream = ThreadStream(thread_id, self.encoder, max_events=self._ring_events, max_bytes=self._ring_bytes)
-            self._streams[thread_id] = stream
-        return stream
 
     def _resolve(self, request: PendingRequest) -> None:
         """Take a request back and tell all subscribers, once, whether it was answered or withdrawn (wire §6)."""
@@ -416,8 +399,8 @@ class Hub:
     def _end(self, thread_id: str, peer_id: Hashable, subscription: Subscription) -> None:
         subscription.end()
         self._take_out(thread_id, peer_id)
-        if thread_id not in self._loaded and thread_id not in self._subscribers:
-            self._streams.pop(thread_id, None)
+        if thread_id not in self._subscribers:
+            self._streams.drop_idle(thread_id)
         if self.on_unsubscribed is not None:
             self.on_unsubscribed(thread_id)
 
@@ -440,7 +423,7 @@ class Hub:
 
     def at_rest(self, thread_id: str) -> bool:
         """See `subscription.Host`."""
-        return thread_id not in self._loaded
+        return not self._streams.is_loaded(thread_id)
 
     def too_slow(self, peer: Peer) -> None:
         """End a connection that asked for it, with the places where it can go on (DESIGN §6)."""
