@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint types test peer clients bench fuzz demo run docs clean
+.PHONY: help install format lint types test peer clients bench fuzz demo run wheel docs clean
 
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,10 @@ demo: $(READY) ## Show the main job from start to end; no key needed
 
 run: $(READY) ## Start the daemon on ws://127.0.0.1 with friendly output
 	$(BIN)/unspool serve
+
+wheel: $(READY) ## Build the wheel into dist/, install it into an environment of its own and start its command
+	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist . && rm -rf build/wheel && $(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip install -q --disable-pip-version-check dist/unspool-*.whl && build/wheel/bin/unspool --version
 
 docs: $(READY) ## Write the generated parts of docs/ anew
 	$(BIN)/python docs/generate.py

@@ -196,48 +196,6 @@ def project() -> dict[str, Any]:
     return found
 
 
-def instructions(name: str) -> list[str]:
-    """The arguments of one kind of instruction of the Dockerfile."""
-    joined = text_of(ROOT / "docker" / "Dockerfile").replace("\\\n", " ")
-    return re.findall(rf"^{name} (.+)$", joined, re.M)
-
-
-def test_the_image_copies_files_that_exist_and_all_that_the_build_needs() -> None:
-    sources = [word for line in instructions("COPY") if not line.startswith("--from=") for word in line.split()[:-1]]
-    assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert {"pyproject.toml", "README.md", "LICENSE", "server", "protocol", "clients"} <= set(sources)
-
-
-def test_what_the_image_copies_is_part_of_its_build_context() -> None:
-    ignored = text_of(ROOT / "docker" / "Dockerfile.dockerignore").splitlines()
-    sources = {
-        word.removeprefix("./")
-        for line in instructions("COPY")
-        if not line.startswith("--from=")
-        for word in line.split()[:-1]
-    }
-    assert ignored[0] == "*"
-    assert sources - {line.removeprefix("!") for line in ignored if line.startswith("!")} == set()
-
-
-def test_the_image_starts_a_command_that_is_installed_and_listens_where_its_health_is_checked() -> None:
-    assert instructions("ENTRYPOINT") == ['["unspool"]']
-    assert "unspool" in project()["scripts"]
-    (command,) = instructions("CMD")
-    words: list[str] = re.findall(r'"([^"]+)"', command)
-    assert check_command(" ".join(words)) == ""
-    (port,) = instructions("EXPOSE")
-    assert words[-1] == f"ws://127.0.0.1:{port}"
-    (check,) = instructions("HEALTHCHECK")
-    assert f"http://127.0.0.1:{port}/healthz" in check
-
-
-def test_the_image_does_not_run_as_root_and_keeps_its_home_on_a_volume() -> None:
-    assert instructions("USER")[-1] not in ("root", "0")
-    (volume,) = instructions("VOLUME")
-    assert f"UNSPOOL_HOME={volume}" in text_of(ROOT / "docker" / "Dockerfile")
-
-
 def test_the_licence_is_the_one_that_the_project_names() -> None:
     assert project()["license"] == "Apache-2.0"
     text = text_of(ROOT / "LICENSE")

@@ -6,11 +6,11 @@ import json
 import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import click
 from unspool_client import Client, Event, EventStream, RpcError, ThreadHandle
@@ -23,6 +23,9 @@ from unspool_server.cli.options import Failure, Remote, ServerOptions
 from unspool_server.config_file import parse_override
 
 CLIENT_NAME = "unspool_exec"
+TERMINATED = 128 + signal.SIGTERM
+"""The exit status after SIGTERM, as shells write it; the turn was ended in order before."""
+
 _LAST_EVENTS = frozenset({"thread/closed", "thread/archived", "thread/deleted"})
 
 
@@ -86,7 +89,7 @@ def run(
     """Connect, run, print.
 
     Returns:
-        The exit status: 0, or 1 when the turn failed or was interrupted.
+        The exit status: 0; 1 when the turn failed or was interrupted; `TERMINATED` after SIGTERM.
     """
 
     async def whole() -> int:
@@ -115,8 +118,10 @@ async def run_turn(client: Client, request: ExecRequest, output: Output) -> int:
     after = None if request.mode == "start" else "now"
     async with thread.events(after) as stream:
         turn = await thread.start_turn(_input(request), **_turn_fields(request))
-        async with _interruptible(thread, turn.id):
+        async with _Signals(thread, turn.id) as signals:
             await _follow(stream, turn.id, output)
+    if signals.terminated:
+        return TERMINATED
     return 1 if output.lines.failed else 0
 
 
@@ -190,30 +195,43 @@ async def _follow(stream: EventStream, turn_id: str, output: Output) -> None:
     raise Failure("Error: the thread was closed before its turn ended")
 
 
-@asynccontextmanager
-async def _interruptible(thread: ThreadHandle, turn_id: str) -> AsyncIterator[None]:
-    """Ctrl-C interrupts the turn, whose end then comes as an event; a second one ends the program."""
-    loop = asyncio.get_running_loop()
-    asked: set[asyncio.Task[None]] = set()
+class _Signals:
+    """SIGINT and SIGTERM interrupt the turn, whose end then comes as an event; a second one ends the program.
 
-    async def ask() -> None:
+    Attributes:
+        terminated: SIGTERM was among them.
+    """
+
+    def __init__(self, thread: ThreadHandle, turn_id: str) -> None:
+        self.terminated = False
+        self._thread, self._turn_id = thread, turn_id
+        self._asked: set[asyncio.Task[None]] = set()
+        self._handled: list[signal.Signals] = []
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        # No signals in another thread than the main one, or on another system.
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._on_signal, number)
+                self._handled.append(number)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._let_go()
+        for task in self._asked:
+            await asyncio.wait({task})
+
+    def _let_go(self) -> None:
+        while self._handled:
+            asyncio.get_running_loop().remove_signal_handler(self._handled.pop())
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._let_go()
+        self.terminated = number is signal.SIGTERM
+        self._asked.add(asyncio.create_task(self._ask(), name="interrupt"))
+
+    async def _ask(self) -> None:
         # A turn that has just ended has nothing to interrupt.
         with contextlib.suppress(RpcError):
-            await thread.interrupt(turn_id)
-
-    def on_signal() -> None:
-        loop.remove_signal_handler(signal.SIGINT)
-        asked.add(asyncio.create_task(ask(), name="interrupt"))
-
-    try:
-        loop.add_signal_handler(signal.SIGINT, on_signal)
-        handled = True
-    except (NotImplementedError, RuntimeError, ValueError):
-        handled = False  # No signals here: another thread than the main one, or another system.
-    try:
-        yield
-    finally:
-        if handled:
-            loop.remove_signal_handler(signal.SIGINT)
-        for task in asked:
-            await asyncio.wait({task})
+            await self._thread.interrupt(self._turn_id)

@@ -17,6 +17,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "verify": ("checking:verify", "Check logs for damage."),
     "repair": ("checking:repair", "Write a clean copy of a damaged log beside it."),
     "replay": ("replay:replay", "Show a thread's events again, at their own pace if you like."),
+    "health": ("operating:health", "Ask whether a server lives; for health checks."),
+    "doctor": ("operating:doctor", "Tell how a running server or a home does."),
+    "stop": ("operating:stop", "End a running server in order."),
     "demo": ("demo:demo", "Show the main job from start to end; no key needed."),
     "schema": ("schema:schema", "Write JSON Schema of the wire and the log."),
 }

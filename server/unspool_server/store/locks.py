@@ -76,6 +76,41 @@ def acquire(home: Path, sessions: Path, thread_id: str) -> FileLease:
         os.close(coordination)
 
 
+def held_threads(home: Path, sessions: Path) -> dict[str, str]:
+    """Threads that somebody writes to now, and who, as far as it is known. Makes nothing and keeps nobody waiting.
+
+    A file that nobody holds says nothing, however old it is: the lock is the system's, not the file's.
+    """
+    folder, held = home / REFERENCE_FOLDER, {}
+    try:
+        coordination = os.open(folder / _COORDINATION, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        _lock_soon(coordination)
+        for path in sorted(folder.glob("[!.]*.lock")):
+            if _is_held(path):
+                held[path.stem] = _holder(sessions / BESIDE_FOLDER / path.name) or "another process"
+    finally:
+        os.close(coordination)
+    return held
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 

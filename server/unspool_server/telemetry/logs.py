@@ -72,12 +72,12 @@ FAULTS = Faults()
 
 
 class _Scoped(logging.Filter):
-    """Puts the scope of the task that logs into the record."""
+    """Puts the scope of the task that logs into the record; drops what libraries tell below warnings."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Never drops anything."""
+        """Some libraries set a level of their own, which the root's does not stop."""
         setattr(record, _SCOPE, current().facts)
-        return True
+        return record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS
 
 
 class _Rendered(logging.Formatter):
@@ -143,6 +143,24 @@ def _without_values(error: ValidationError) -> str:
     return f"{error.error_count()} validation errors for {error.title}: {places}"
 
 
+class _Stderr(logging.Handler):
+    """Writes to whatever stderr is at the moment, or to a given stream."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line at once."""
+        try:
+            out = self._stream if self._stream is not None else sys.stderr
+            out.write(self.format(record) + "\n")
+            out.flush()
+        except (OSError, ValueError):
+            # Nobody reads our stderr any more; there is no other place to say so.
+            self.handleError(record)
+
+
 def install(options: LoggingOptions, *, quiet: bool, stream: TextIO | None = None) -> None:
     """Log to stderr from now on; replaces what an earlier call installed.
 
@@ -151,7 +169,7 @@ def install(options: LoggingOptions, *, quiet: bool, stream: TextIO | None = Non
     """
     out = stream if stream is not None else sys.stderr
     kind = options.format or ("console" if out.isatty() else "json" if not quiet else "console")
-    handler = logging.StreamHandler(out)
+    handler = _Stderr(stream)
     handler.setFormatter(_Rendered(kind, colors=out.isatty()))
     handler.addFilter(_Scoped())
     root = logging.getLogger()
