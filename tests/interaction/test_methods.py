@@ -10,7 +10,7 @@ from tests.interaction.house import House, LocalDaemon
 from tests.interaction.refusals import ITEM, REFUSALS
 from tests.interaction.wire import Client
 
-LIFECYCLE_ADDITIONS = {"thread/compact", "thread/rollback", "thread/rollback/undo"}
+LIFECYCLE_ADDITIONS = {"thread/compact", "thread/rollback", "thread/rollback/undo", "server/diagnostics"}
 UNKNOWN = "01a22c00-0000-7000-8000-000000000000"
 
 

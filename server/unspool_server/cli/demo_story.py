@@ -57,6 +57,7 @@ PASSING = frozenset(
         "item/started",
         "thread/started",
         "thread/status/changed",
+        "thread/readState/changed",
         "thread/reverted",
         "serverRequest/resolved",
     }
@@ -252,9 +253,11 @@ async def _second_client(story: Story, daemon: DaemonProcess) -> None:
         replayed: list[Event] = []
         async with thread.events() as stream:
             async for event in stream:
-                if event.turn_id == story.cut_turn and event.method == "turn/completed":
-                    break  # the end of the turn that was cut off: news to the first client as well
-                replayed.append(event)
+                item = event.params.get("item") or {}
+                if event.turn_id == story.cut_turn and (item.get("partial") or event.method == "turn/completed"):
+                    break  # how the turn was cut off is news to the first client as well
+                if event.cursor is not None:  # what has no place is told of every opening anew
+                    replayed.append(event)
     lived = [event for event in story.seen if event.thread_id == story.thread_id]
     kept = {event.cursor for event in replayed}
     shared = [event for event in lived if event.cursor in kept]
