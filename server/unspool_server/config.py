@@ -167,7 +167,8 @@ class Limits(ConfigModel):
         subscriptions_per_connection: Threads that one connection may follow; `limitReached` beyond.
         threads_loaded: Threads in memory at once; `limitReached` for one more.
         turns_open: Turns that run at once, in all threads; `limitReached` for one more.
-        queued_inputs: Messages that may wait for a running turn to take them in; `limitReached` for one more.
+        queued_inputs: Messages that may wait for a running turn to take them in; `limitReached` for one more. As many
+            inputs may wait in a thread for turns of their own; `queueFull` for one more.
         input_characters: Text of one input of a turn.
     """
 

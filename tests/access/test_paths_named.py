@@ -79,3 +79,19 @@ async def test_only_the_machines_owner_may_give_any_file_to_the_model(house: Hou
                     refused = await client.refused("turn/start", image)
                     assert (refused.reason, refused.data["field"]) == ("pathRefused", "input[0].path")
             await client.close()
+
+
+async def test_an_input_that_waits_is_changed_to_no_other_file_than_it_could_begin_with(house: House) -> None:
+    house.offline([{"hang": True}])
+    secret = house.work / "secret.png"
+    secret.write_bytes(b"PICTURE")
+    async with house.daemon() as daemon:
+        client = await caller(daemon, principal("w", scope=Scope.WRITE))
+        thread = await client.start(cwd=str(house.work))
+        await client.begin(thread, "busy")
+        waits = {"threadId": thread, "input": [{"type": "text", "text": "later"}], "ifBusy": "queue"}
+        place = (await client.call("turn/start", waits))["queued"]
+        parts = [{"type": "localImage", "path": str(secret)}]
+        change = {"threadId": thread, "queueId": place["queueId"], "input": parts}
+        refused = await client.refused("thread/queue/update", change)
+        assert (refused.reason, refused.data["field"]) == ("pathRefused", "input[0].path")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.interaction.house import House
 from tests.interaction.stories import HANG, hanging
-from tests.interaction.wire import Client
+from tests.interaction.wire import Client, Message
 
 HUNG: list[dict[str, Any]] = [{"say": "partial", "partial": True}, {"hang": True}]
 MODES = pytest.mark.parametrize("mode", ["paginated", "legacy"])
@@ -221,3 +221,46 @@ async def test_a_replay_tells_what_became_of_the_queue(house: House) -> None:
         replayed = [m for m in client.seen if m.get("method") == "thread/queue/changed"]
         assert [m["params"] for m in replayed] == live
         assert all(m["replayed"] for m in replayed)
+
+
+async def test_limits_of_inputs_hold_for_those_that_wait_and_none_that_was_accepted_is_lost(house: House) -> None:
+    house.offline([{"hang": True}])
+    house.tables["limits"] = {"queued_inputs": 2, "input_characters": 2_000_000}
+    long = "x" * 1_500_000
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        running = await client.begin(thread, "busy")
+        first = await client.call("turn/start", _waits(thread, long))
+        await client.call("turn/start", _waits(thread, "short"))
+        full = await client.refused("turn/start", _waits(thread, "too many"))
+        assert (full.reason, full.data["most"]) == ("queueFull", 2)
+        change = {"threadId": thread, "queueId": first["queued"]["queueId"]}
+        parts = [{"type": "text", "text": long * 2}]
+        refused = await client.refused("thread/queue/update", {**change, "input": parts})
+        assert (refused.reason, refused.data["limit"]) == ("invalidParams", 2_000_000)
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": running})
+        await client.call("thread/queue/resume", {"threadId": thread})
+        assert (await client.ended(first["turn"]["id"]))["status"] == "completed"
+        assert (await client.shown(thread))[1][0] == long
+
+
+async def test_a_new_input_takes_the_place_of_a_report_that_waits(house: House) -> None:
+    house.offline([{"hang": True}])
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        running = await client.begin(thread, "busy")
+        report = {"threadId": thread, "input": [], "toolOutput": {"name": "ci", "output": "red"}, "ifBusy": "queue"}
+        waits = await client.call("turn/start", report)
+        parts = [{"type": "text", "text": "rather this"}]
+        queue_id = waits["queued"]["queueId"]
+        await client.call("thread/queue/update", {"threadId": thread, "queueId": queue_id, "input": parts})
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": running})
+        await client.call("thread/queue/resume", {"threadId": thread})
+        assert (await client.ended(waits["turn"]["id"]))["status"] == "completed"
+        assert (await client.shown(thread))[1][0] == "rather this"
+
+
+def _waits(thread: str, text: str) -> Message:
+    return {"threadId": thread, "input": [{"type": "text", "text": text}], "ifBusy": "queue"}

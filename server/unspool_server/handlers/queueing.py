@@ -17,6 +17,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.places import shelf_of
 from unspool_server.handlers.services import services
+from unspool_server.handlers.turns import check_images
 from unspool_server.history.calls import CallMark
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.queue import folded_queue
@@ -41,6 +42,7 @@ async def queue_list(ctx: RequestContext, params: ThreadQueueListParams) -> Thre
 async def queue_update(ctx: RequestContext, params: ThreadQueueUpdateParams) -> ThreadQueueChangeResult:
     """Change or move a waiting input. Addition."""
     session = services(ctx).sessions.require(params.thread_id)
+    check_images(ctx, params.input or ())
     return await _changed(ctx, session, "thread/queue/update", params, change=partial(update, session, params))
 
 

@@ -25,7 +25,7 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
     """Begin a turn or join the running one; the turn's events follow the answer."""
     shared = services(ctx)
     session = shared.sessions.require(params.thread_id)
-    _check_images(ctx, params.input)
+    check_images(ctx, params.input)
     message = turn_message(
         params.input,
         params.client_user_message_id,
@@ -42,14 +42,14 @@ async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerR
     """Add input to the running turn."""
     shared = services(ctx)
     session = shared.sessions.require(params.thread_id)
-    _check_images(ctx, params.input)
+    check_images(ctx, params.input)
     limit = shared.env.config.limits.input_characters
     message = turn_message(params.input, params.client_user_message_id, params.additional_context, limit=limit)
     call = keyed(ctx, "turn/steer", params, session.thread_id)
     return TurnSteerResult(turn_id=await steer_turn(session, params.expected_turn_id, message, call, ctx.after))
 
 
-def _check_images(ctx: RequestContext, parts: Sequence[Any]) -> None:
+def check_images(ctx: RequestContext, parts: Sequence[Any]) -> None:
     """Only the machine's owner may have any file of this machine read. Raises PathRefused."""
     if ctx.peer.principal.unbound:
         return

@@ -4,6 +4,7 @@ The queue goes on by itself after a turn and whenever the thread is loaded. A tu
 pauses it, until a client starts a turn or resumes it.
 """
 
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -77,8 +78,9 @@ def _plan(session: Session, entry: QueuedInput) -> TurnPlan:
 
 
 def queued_message(params: TurnStartParams) -> TurnMessage | None:
-    """The message of a `turn/start`. Raises InvalidParams."""
-    return turn_message(params.input, params.client_user_message_id, params.additional_context, params.tool_output)
+    """The message of a `turn/start` that was accepted, however long it may be by now. Raises InvalidParams."""
+    given = (params.input, params.client_user_message_id, params.additional_context, params.tool_output)
+    return turn_message(*given, limit=sys.maxsize)
 
 
 async def pause(session: Session) -> None:

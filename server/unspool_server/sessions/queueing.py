@@ -14,9 +14,6 @@ from unspool_server.sessions.input import TurnMessage, turn_message
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.turn import Turn
 
-MOST = 100
-"""Inputs that may wait in one thread."""
-
 _NOT_KEPT = {"thread_id", "idempotency_key", "if_busy"}
 
 
@@ -28,8 +25,9 @@ def waiting(session: Session, params: TurnStartParams, message: TurnMessage | No
     """
     if message is None:
         raise InvalidParams("input must not be empty", data={"field": "input"})
-    if len(session.queue.entries) >= MOST:
-        raise RequestError(f"{MOST} inputs wait already", data={"reason": "queueFull", "most": MOST})
+    most = session.env.config.limits.queued_inputs
+    if len(session.queue.entries) >= most:
+        raise RequestError(f"{most} inputs wait already", data={"reason": "queueFull", "most": most})
     given = params.model_dump(by_alias=True, mode="json", exclude=_NOT_KEPT, exclude_none=True)
     return QueuedInput(new_id(), turn_id or new_id(), {"input": [], **given})
 
@@ -56,7 +54,7 @@ async def _record(session: Session, record: NewRecord) -> list[ClientEvent]:
 
 
 async def update(session: Session, params: ThreadQueueUpdateParams) -> list[ClientEvent]:
-    """Change or move a waiting input.
+    """Change or move a waiting input; a new one also takes the place of a report (`toolOutput`).
 
     Raises:
         RequestError: It does not wait (any more). InvalidParams: An input that no turn could take.
@@ -65,9 +63,11 @@ async def update(session: Session, params: ThreadQueueUpdateParams) -> list[Clie
     if params.input is None:
         return await change_queue(session, "moved", entry, _place(session, entry, params.position))
     given = [one.model_dump(by_alias=True, mode="json") for one in params.input]
-    if turn_message(params.input, entry.params.get("clientUserMessageId")) is None:
+    limit = session.env.config.limits.input_characters
+    if turn_message(params.input, entry.params.get("clientUserMessageId"), limit=limit) is None:
         raise InvalidParams("input must not be empty", data={"field": "input"})
-    newer = replace(entry, params={**entry.params, "input": given})
+    kept = {name: value for name, value in entry.params.items() if name != "toolOutput"}
+    newer = replace(entry, params={**kept, "input": given})
     return await change_queue(session, "updated", newer, _place(session, entry, params.position))
 
 
