@@ -4,6 +4,9 @@ import os
 
 from unspool_server.mcp.offer import McpFailure
 
+LONGEST = 8000
+"""Characters of a server's own words that are shown and recorded."""
+
 
 def leaf(error: BaseException) -> BaseException:
     """The first cause inside groups of exceptions, which task groups wrap around a single one."""
@@ -29,7 +32,9 @@ def reason_of(error: BaseException) -> str:
         case McpFailure() as failure:
             return str(failure)
         case MCPError() as answer:
-            return f"Mcp error: {answer.code}: {answer.message}"
+            more = len(answer.message) - LONGEST
+            told = answer.message if more <= 0 else f"{answer.message[:LONGEST]}… ({more} characters more)"
+            return f"Mcp error: {answer.code}: {told}"
         case TimeoutError():
             return "request timed out"
         case OSError(errno=int() as number):

@@ -5,13 +5,13 @@ What tools do is in modules of their own.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from unspool_protocol.log import NewRecord
 
 from unspool_server.nesting import too_deep
@@ -104,8 +104,8 @@ async def _result(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> ToolResult:
     if tool is None:
         return ToolResult(f"unsupported call: {name}")
     try:
-        arguments = json.loads(call.item.get("arguments") or "{}")
-    except (ValueError, RecursionError) as error:
+        arguments = orjson.loads(call.item.get("arguments") or "{}")
+    except ValueError as error:
         return ToolResult(f"failed to parse function arguments: {error}")
     if too_deep(arguments):
         return ToolResult("failed to parse function arguments: they are nested too deeply")

@@ -6,6 +6,8 @@ nor image as JSON.
 
 import base64
 import binascii
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,8 @@ from unspool_server.history.tokens import BYTES_PER_TOKEN, cut_middle, tokens_of
 
 _SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 """How images begin that model services take; a history with any other would be refused from then on."""
+
+_MIME = re.compile(r"image/[a-z0-9.+-]{1,40}", re.IGNORECASE)
 
 _NO_IMAGE = "image content omitted because it could not be processed"
 
@@ -57,7 +61,7 @@ def _part(content: Any) -> dict[str, Any]:
 
 def _image_url(content: Mapping[str, Any]) -> str | None:
     data, mime = content.get("data"), content.get("mimeType")
-    if not isinstance(data, str) or not isinstance(mime, str):
+    if not isinstance(data, str) or not isinstance(mime, str) or not _MIME.fullmatch(mime):
         return None
     try:
         raw = base64.b64decode(data, validate=True)
@@ -67,7 +71,10 @@ def _image_url(content: Mapping[str, Any]) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, default=str).decode()
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except TypeError:  # a number beyond 64 bits
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def _cut(text: str, limit: int) -> str:
