@@ -37,11 +37,15 @@ _READ = (
     "thread/lineage",
     "thread/readState/update",
     "thread/goal/get",
+    "account/rateLimits/read",
     "thread/backgroundTerminals/list",
     "thread/queue/list",
     *EMPTY_LISTS,
 )
 _WRITE = (
+    "thread/goal/set",
+    "thread/goal/clear",
+    "turn/settings/update",
     "thread/start",
     "thread/fork",
     "thread/name/set",
