@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint types test peer clients bench fuzz demo run wheel docs clean
+.PHONY: help install format lint types test peer clients autobahn bench fuzz demo run wheel docs clean
 
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,13 +25,16 @@ types: $(READY) ## Check types of packages and tests
 	$(BIN)/mypy
 
 test: lint types ## Check style, imports and types, then run the tests
-	$(BIN)/pytest -m "not bench" --ignore=tests/peer --ignore=tests/real_clients -n auto
+	$(BIN)/pytest -m "not bench" --ignore=tests/peer --ignore=tests/real_clients --ignore=tests/autobahn -n auto
 
 peer: $(READY) ## Live random lives beside the real Codex and swap logs with it (UNSPOOL_PEER_CODEX, or codex on the PATH)
 	$(BIN)/pytest tests/peer -rs
 
 clients: $(READY) ## Use the daemon through six real clients, which are installed into .clients/ (needs npm and tmux for some)
 	$(BIN)/pytest tests/real_clients -rs
+
+autobahn: $(READY) ## Let the Autobahn Testsuite loose on the WebSocket listener (needs Python 2.7; UNSPOOL_AUTOBAHN_ALL=1: every case)
+	$(BIN)/pytest tests/autobahn -rs -s
 
 bench: $(READY) ## Run the timing runs (they never decide whether something is right)
 	$(BIN)/pytest -m bench tests/bench -s

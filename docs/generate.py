@@ -26,6 +26,7 @@ from unspool_server.config import (
     ProviderConfig,
     ShellEnvironmentPolicy,
     TracingOptions,
+    WebSocketOptions,
     WorkspaceWrite,
 )
 from unspool_server.telemetry.metrics import METRICS
@@ -42,6 +43,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "access": AccessOptions,
     "[access.tokens]": AccessToken,
     "limits": Limits,
+    "websocket": WebSocketOptions,
     "logging": LoggingOptions,
     "tracing": TracingOptions,
 }
@@ -90,6 +92,7 @@ WORDS: dict[str, str] = {
     "exclude_slash_tmp": "Do not let `/tmp` be written.",
     "access": "Who may reach a listening daemon, see below and [security](security.md).",
     "limits": "The most that the server takes on, see below.",
+    "websocket": "How WebSocket connections are kept, see below.",
     "persistence": "Kept for files shared with Codex.",
     "max_bytes": "Kept for files shared with Codex.",
 }

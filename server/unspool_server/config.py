@@ -188,6 +188,26 @@ class Limits(ConfigModel):
     input_characters: int = Field(default=1 << 20, ge=1)
 
 
+class WebSocketOptions(ConfigModel):
+    """`[websocket]`: how connections are kept and spoken to; sizes and counts are under `limits`.
+
+    Clients can neither read nor override it.
+
+    Attributes:
+        compression: Agree to `permessage-deflate` where a client offers it; up to 75 KB of memory for each such client.
+        ping_interval_secs: A quiet connection is pinged so often, so that proxies do not drop it. 0: never.
+        peer_timeout_secs: How long neither bytes nor TCP acknowledgements may come before a peer counts as vanished;
+            clients that merely do not read or answer still acknowledge. 0: left to the system.
+        pong_timeout_secs: How long a client may neither take nor send a byte, pongs included. 0: for ever, since
+            clients that answer pings only while they wait for a message are many.
+    """
+
+    compression: bool = False
+    ping_interval_secs: float = Field(default=30.0, ge=0.0)
+    peer_timeout_secs: float = Field(default=180.0, ge=0.0)
+    pong_timeout_secs: float = Field(default=0.0, ge=0.0)
+
+
 class LoggingOptions(ConfigModel):
     """`[logging]`: what the daemon writes to stderr.
 
@@ -310,7 +330,7 @@ BUILT_IN_PROVIDERS: Mapping[str, ProviderConfig] = {
 that has neither changes single keys."""
 
 
-NOT_FOR_CLIENTS = frozenset({"access", "limits"})
+NOT_FOR_CLIENTS = frozenset({"access", "limits", "websocket"})
 """Tables that what a client asks for its thread cannot change."""
 
 REACHES_OUT = frozenset({"mcp_servers", "model_providers", "model_instructions_file", "shell_environment_policy"})
@@ -376,6 +396,7 @@ class Config(ConfigModel):
     features: Mapping[str, Any] = Field(default_factory=dict)
     access: AccessOptions = Field(default=AccessOptions(), exclude=True)
     limits: Limits = Limits()
+    websocket: WebSocketOptions = Field(default=WebSocketOptions(), exclude=True)
 
     def provider(self, name: str | None = None) -> ProviderConfig:
         """The table of a provider, by default of the configured one.

@@ -19,6 +19,7 @@ PYTHON_SDK = "openai-codex==0.163.0"
 APP_SERVER_SDK = "codex-app-server-sdk==0.4.1"
 CODEX = "@openai/codex@0.171.0"
 TYPESCRIPT_SDK = "@openai/codex-sdk@0.163.0"
+AUTOBAHN = "autobahntestsuite==0.8.2"
 AI_SDK = ("ai-sdk-provider-codex-cli@2.2.1", "ai@7", "zod@4")
 
 _INSTALL_S = 300
@@ -37,6 +38,20 @@ def python_with(requirement: str, *, at_least: tuple[int, int] = (3, 10)) -> Pat
             _run([str(_interpreter(at_least)), "-m", "venv", str(folder)])
             _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", requirement])
     return python
+
+
+def python2_with(requirement: str) -> tuple[Path, Path]:
+    """An interpreter of Python 2.7, and the folder of packages that has the requirement. Raises Unavailable."""
+    folder = KEPT / requirement.replace("==", "-")
+    python = next((each for each in _named("python2.7") if _runs(each)), None)
+    if python is None:
+        raise Unavailable("Python 2.7 is not installed")
+    with _once(folder) as missing:
+        if missing:
+            folder.mkdir(parents=True)
+            quiet = ("-q", "--disable-pip-version-check")
+            _run([str(python), "-m", "pip", "install", *quiet, "--target", str(folder), requirement])
+    return python, folder
 
 
 def node_with(*packages: str) -> Path:
@@ -95,9 +110,13 @@ def _interpreter(at_least: tuple[int, int]) -> Path:
         return Path(sys.executable)
     for minor in range(at_least[1], at_least[1] + 4):
         for found in _named(f"python{at_least[0]}.{minor}"):
-            if not subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+            if _runs(found):
                 return found
     raise Unavailable(f"no Python >= {'.'.join(map(str, at_least))}")
+
+
+def _runs(python: Path) -> bool:
+    return not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
 
 
 def _named(name: str) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from unspool_protocol.cursors import EventCursor
 from unspool_server import __version__
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.access.paths import AllowedPaths
+from unspool_server.cli.descriptors import allow_many_descriptors
 from unspool_server.cli.options import ServerOptions
 from unspool_server.config import Config, ConfigError
 from unspool_server.config_file import load_config, resolve_home
@@ -181,6 +182,7 @@ def run(options: ServerOptions) -> int:
         runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     except ImportError:
         runner = asyncio.Runner()
+    allow_many_descriptors()
     with runner:
         return runner.run(_serve(options, config, home, streams))
 
@@ -265,6 +267,7 @@ async def _serve_websocket(options: ServerOptions, config: Config, shared: Share
             port,
             rules=rules_of(options, config.access, shared.home),
             max_message_bytes=config.limits.message_bytes,
+            options=config.websocket,
             tls=Tls(tls.certificate, tls.key) if tls is not None else None,
         )
     except (ListenRefused, SecretRefused) as error:
@@ -312,7 +315,8 @@ async def _serve_unix(options: ServerOptions, config: Config, shared: Shared) ->
     from unspool_server.transport.unix import UnixListener
 
     path = options.listen.path or shared.home / "app-server.sock"
-    async with UnixListener(shared, path, max_message_bytes=config.limits.message_bytes):
+    limit = config.limits.message_bytes
+    async with UnixListener(shared, path, max_message_bytes=limit, options=config.websocket):
         shared.lifecycle.listeners.append(f"unix://{path}")
         sys.stderr.write(f"unspool app-server\n  listening on: unix://{path}\n")
         sys.stderr.flush()

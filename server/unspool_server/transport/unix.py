@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from unspool_server.config import WebSocketOptions
 from unspool_server.connection import Shared
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
 from unspool_server.transport.gate import OPEN_TO_OWNER
@@ -17,8 +18,16 @@ from unspool_server.transport.websocket import Listener, ListenRefused, applicat
 class UnixListener:
     """Like `websocket.Listener`, on a path. Binding happens in `start`."""
 
-    def __init__(self, shared: Shared, path: Path, *, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        path: Path,
+        *,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        options: WebSocketOptions | None = None,
+    ) -> None:
         self.path = path
+        self._options = options
         self._max_message_bytes = max_message_bytes
         self._shared = shared
         self._listener: Listener | None = None
@@ -43,7 +52,10 @@ class UnixListener:
             listening.close()
             raise
         self._listener = Listener(
-            application(self._shared, OPEN_TO_OWNER), listening, max_message_bytes=self._max_message_bytes
+            application(self._shared, OPEN_TO_OWNER),
+            listening,
+            max_message_bytes=self._max_message_bytes,
+            options=self._options,
         )
         await self._listener.start()
 

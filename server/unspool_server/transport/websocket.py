@@ -24,15 +24,21 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
+from unspool_server.config import WebSocketOptions
 from unspool_server.connection import Connection, Shared
 from unspool_server.errors import RequestError, UnspoolError
 from unspool_server.telemetry.exposition import exposition
+from unspool_server.transport.frames import FrameConfig
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
 from unspool_server.transport.gate import LIVE, PRINCIPAL, READY, Gate, Rules
+from unspool_server.transport.liveness import watch_by_kernel
 from unspool_server.transport.pump import Incoming, pump
 
 _SHUTDOWN_S = 5
 _CLOSE_S = 2
+_WHY = {1012: "the server is shutting down", 1013: "too slow; go on from your cursors"}
+"""Close codes of our own endings, for people who read their clients' logs. 1000 needs no words."""
+
 _BINARY_REFUSED = "Invalid request: binary frames are not supported"
 
 
@@ -84,18 +90,15 @@ class Listener:
         listening: socket.socket,
         *,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        options: WebSocketOptions | None = None,
         tls: Tls | None = None,
     ) -> None:
         self.address: Any = listening.getsockname()
         self._socket = listening
-        # No pings: a client that is slow to read is also slow to answer them, and must not be cut off for it. Dead
-        # peers are found by TCP keep-alive. No compression: the reference negotiates none.
-        config = uvicorn.Config(
+        config = FrameConfig(
             app,
-            ws="websockets-sansio",
+            options or WebSocketOptions(),
             ws_max_size=max_message_bytes,
-            ws_ping_interval=None,
-            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             log_level=logging.INFO,  # below that headers are logged, and with them tokens
@@ -152,6 +155,7 @@ def listen_tcp(
     *,
     rules: Rules | None = None,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
+    options: WebSocketOptions | None = None,
     tls: Tls | None = None,
 ) -> Listener:
     """Bind an IP address; port 0 takes a free one, which `Listener.address` then tells. Not started yet.
@@ -182,13 +186,15 @@ def listen_tcp(
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit both: deltas leave at once, and peers that vanished are noticed.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        watch_by_kernel(listening)
         listening.bind((host, port))
         listening.setblocking(False)
     except OSError:
         listening.close()
         raise
-    return Listener(application(shared, rules), listening, max_message_bytes=max_message_bytes, tls=tls)
+    return Listener(
+        application(shared, rules), listening, max_message_bytes=max_message_bytes, options=options, tls=tls
+    )
 
 
 def _check_tls(tls: Tls) -> None:
@@ -255,4 +261,4 @@ async def _serve(connection: Connection, websocket: WebSocket) -> None:
     # Our side may have ended it (a client too slow for its own policy). Whoever does not read gets no close frame.
     with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError, TimeoutError):
         async with asyncio.timeout(_CLOSE_S):
-            await websocket.close(connection.close_code)
+            await websocket.close(connection.close_code, _WHY.get(connection.close_code))
