@@ -42,6 +42,7 @@ bench: $(READY) ## Run the timing runs (they never decide whether something is r
 fuzz: $(READY) ## Live thousands of random thread lives (UNSPOOL_FUZZ_LIVES), then run the property tests with more examples
 	UNSPOOL_FUZZ_LIVES=$${UNSPOOL_FUZZ_LIVES:-2000} $(BIN)/pytest tests/state/test_lives.py -n auto
 	$(BIN)/pytest -m "hypothesis and not bench" --hypothesis-profile=fuzz -n auto
+	UNSPOOL_BURST=20000 $(BIN)/pytest tests/bugs/test_group_k_protocol.py
 	UNSPOOL_ALL_PREFIXES=1 $(BIN)/pytest tests/damage/test_prefixes.py tests/state/test_races.py --hypothesis-profile=fuzz -n auto
 
 demo: $(READY) ## Show the main job from start to end; no key needed
