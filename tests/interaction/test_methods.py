@@ -162,7 +162,7 @@ async def test_every_method_is_served(house: House) -> None:
         assert await call("thread/goal/get", threadId=thread) == {"goal": None}
         assert (await call("thread/backgroundTerminals/list", threadId=thread))["data"] == []
         assert await call("thread/goal/clear", threadId=thread) == {}
-        assert (await client.call("server/diagnostics", {}))["process"]
+        assert (await call("server/diagnostics"))["process"]
         read = await call("thread/readState/update", threadId=thread, operation={"type": "read"}, expectedRevision=None)
         assert read["readState"]["firstUnread"] is None
         changed = await call("thread/metadata/update", threadId=thread, gitInfo={"branch": "b"}, projectId="p")
