@@ -241,6 +241,37 @@ async def test_no_more_agents_work_at_once_than_allowed(house: House, family: Fa
         assert output_of(family, "c2") == "agent thread limit reached (max 2)"
 
 
+async def test_the_limit_holds_for_agents_that_one_answer_starts(house: House, family: Family) -> None:
+    family.for_agents["dig"] = [[{"hang": True}]] * 5
+    names = ["one", "two", "three", "four", "five"]
+    calls = [{"task_name": name, "message": "dig"} for name in names]
+    raw = {"type": "function_call", "namespace": SPACE, "name": "spawn_agent"}
+    family.replies.append(
+        [
+            {"raw": {**raw, "id": f"f{number}", "call_id": f"c{number}", "arguments": json.dumps(given)}}
+            for number, given in enumerate(calls)
+        ]
+    )
+    async with house.daemon() as daemon:
+        client, thread = await opened(house, daemon)
+        await client.turn(thread, "go")
+        told = [str(output_of(family, f"c{number}")) for number in range(len(names))]
+    assert told.count("agent thread limit reached (max 2)") == len(names) - 2
+
+
+async def test_the_name_of_an_agent_that_was_deleted_is_free_again(house: House, family: Family) -> None:
+    async with house.daemon() as daemon:
+        client, thread = await opened(house, daemon)
+        for call_id in ("c1", "c2"):
+            ask(family, "spawn_agent", call_id, task_name="one", message="dig")
+            await client.turn(thread, "go")
+        assert output_of(family, "c2") == "agent path `/root/one` already exists"
+        await client.call("thread/delete", {"threadId": await agent_of(client, thread)})
+        ask(family, "spawn_agent", "c3", task_name="one", message="dig")
+        await client.turn(thread, "go")
+        assert output_of(family, "c3") == '{"task_name":"/root/one"}'
+
+
 async def test_an_interrupt_of_the_parent_leaves_its_agents_at_work(house: House, family: Family) -> None:
     family.for_agents["dig"] = [[{"wait": 0.3}, {"say": "found it"}]]
     async with house.daemon() as daemon:

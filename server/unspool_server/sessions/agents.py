@@ -18,7 +18,7 @@ from unspool_protocol.log import Record
 from unspool_protocol.threads import ThreadResumeParams
 
 from unspool_server.config import AgentOptions
-from unspool_server.errors import UnspoolError
+from unspool_server.errors import LogMissing, UnspoolError
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.sessions.agent_host import AgentError, NewAgent
 from unspool_server.sessions.agent_tree import ROOT, Place, agents_of, place_of
@@ -43,16 +43,20 @@ class Agents:
         self._trees: dict[str, dict[str, str]] = {}
         self._caught_up: WeakSet[Session] = WeakSet()
         self._owed: dict[str, list[Envelope]] = {}
+        self._starting: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
 
     async def spawn(self, turn: Turn, wanted: NewAgent) -> tuple[str, str]:
         """See `AgentHost`."""
         parent, here = turn.session, _place(turn.session)
         tree, path = await self._tree(here.root_id), f"{here.path}/{wanted.name}"
+        if path in tree and await self._is_gone(tree[path]):
+            tree.pop(path, None)
         self._check(wanted, path, here, tree, parent.env.config.agents)
         planned = turn.plan.settings
         settings = replace(planned, model=wanted.model or planned.model, effort=wanted.effort or planned.effort)
         thread_id = tree[path] = new_id()
+        self._starting.add(thread_id)
         try:
             header = _header(here, parent.thread_id, path, wanted.name)
             child = await self._sessions.spawn(parent, thread_id, header, settings, fork=wanted.fork)
@@ -60,6 +64,8 @@ class Agents:
         except UnspoolError as error:
             del tree[path]
             raise AgentError(f"the agent could not be started: {error}") from error
+        finally:
+            self._starting.discard(thread_id)
         return path, thread_id
 
     async def send(self, turn: Turn, target: str, text: str, *, trigger: bool) -> tuple[str, str]:
@@ -200,8 +206,19 @@ class Agents:
         return tree
 
     def _is_running(self, thread_id: str) -> bool:
+        """Whether an agent works, or is about to: several may be started by one answer of the model."""
         session = self._sessions.get(thread_id)
-        return session is not None and session.turn is not None
+        return thread_id in self._starting or (session is not None and session.turn is not None)
+
+    async def _is_gone(self, thread_id: str) -> bool:
+        """Whether an agent was deleted, so that another one may have its name, as after a restart."""
+        if thread_id in self._starting:
+            return False
+        try:
+            await self._sessions.info(thread_id)
+        except LogMissing:
+            return True
+        return False
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="agents")
