@@ -167,3 +167,16 @@ def test_schemas_are_written(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert (tmp_path / "new" / "methods.json").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("schema", "--out", "FILE/below"), ("import", "FILE", "--home", "FILE"), ("threads", "list", "--home", "FILE")],
+)
+def test_what_the_system_refuses_is_told_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    result = run(*(word.replace("FILE", str(file)) for word in arguments))
+    assert result.exit_code in (1, 2)
+    assert result.output.splitlines()[-1].startswith("Error: ")
+    assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -136,6 +136,9 @@ def test_files_and_folders_are_read_before_anything_starts(tmp_path: Path) -> No
     schema.write_text("{nope")
     with pytest.raises(Failure, match="is not valid JSON"):
         request("hi", schema_file=schema)
+    schema.write_text("[1]")
+    with pytest.raises(Failure, match="is not a JSON object"):
+        request("hi", schema_file=schema)
 
 
 @pytest.mark.usefixtures("terminal")

@@ -198,8 +198,11 @@ def _schema(path: Path) -> Any:
     import json
 
     try:
-        return json.loads(path.read_bytes())
+        schema = json.loads(path.read_bytes())
     except OSError as error:
         raise Failure(f"Failed to read output schema file {path}: {error.strerror}") from error
     except ValueError as error:
         raise Failure(f"Output schema file {path} is not valid JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise Failure(f"Output schema file {path} is not a JSON object")
+    return schema

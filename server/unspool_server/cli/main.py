@@ -29,6 +29,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 class LazyGroup(click.Group):
     """A group whose commands are imported by name."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what the system refuses it is told in one line."""
+        try:
+            return super().invoke(ctx)
+        except ConnectionError:  # a reader that has gone away ends a command quietly
+            raise
+        except OSError as error:
+            place = f": {error.filename}" if error.filename is not None else ""
+            raise click.ClickException(f"{error.strerror or error}{place}") from error
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names in the order of the table."""
         return list(COMMANDS)
