@@ -8,6 +8,7 @@ import pytest
 from unspool_server.processes.environment import FIXED, EnvironmentPolicy, child_environment
 from unspool_server.processes.runner import Command, CommandNotStarted, Process, start_process
 
+from tests.interaction.wire import WAIT_S
 from tests.tools.commands import alive, all_gone, eventually
 
 
@@ -28,7 +29,7 @@ class Run:
 
 async def ended(process: Process) -> int:
     """Wait for the end; returns the exit code."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await process.exited.wait()
     assert process.exit_code is not None
     return process.exit_code
@@ -75,7 +76,7 @@ async def test_one_that_does_not_heed_sigterm_is_killed_after_the_grace(tmp_path
     run = Run()
     process = await run.start("trap '' TERM; echo $$; while :; do sleep 600; done", tmp_path)
     await eventually(lambda: "\n" in run.text)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await process.stop(grace_s=0.01)
     assert process.exit_code == 137
     await all_gone(run.text.split())
@@ -111,9 +112,12 @@ async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_a_terminal_takes_what_is_written_and_ends_with_control_c(tmp_path: Path) -> None:
     run = Run()
-    process = await run.start("read line; echo got $line; sleep 600", tmp_path, tty=True)
+    process = await run.start("read line; echo got $line; exec cat", tmp_path, tty=True)
     process.write("hello\n")
     await eventually(lambda: "got hello" in run.text)
+    # A shell may swallow Ctrl-C on its way to the next command; once cat repeats what was typed, it is gone.
+    process.write("more\n")
+    await eventually(lambda: run.text.count("more") == 2)
     process.write("\x03")
     assert await ended(process) == 130
     await process.close()

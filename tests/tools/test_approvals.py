@@ -307,12 +307,12 @@ async def test_a_pending_question_ends_with_its_turn_and_history_stays_valid(
         mark = client.mark
         if how == "interrupt":
             await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
-            await client.event("serverRequest/resolved", requestId=request["id"])
+            await client.ended(turn)
             assert story(client.seen[mark:]) == [
                 "answer",
+                "serverRequest/resolved",
                 "status idle",
                 "turn/completed interrupted",
-                "serverRequest/resolved",
             ]
     async with house.daemon() as daemon:
         client = await daemon.connect()
