@@ -18,7 +18,7 @@ class TurnToolOutput(WireModel):
     """What a tool or another program reports on its own account; it has a tool's authority, not the user's.
 
     Attributes:
-        output: A text, or Responses content parts of a function output.
+        output: A text, or content parts of a function output: `input_text` with `text`, `input_image` with `image_url`.
     """
 
     name: str

@@ -59,6 +59,13 @@ async def test_a_report_is_a_tools_word_in_a_turn_of_its_own(house: House, mock:
             "`toolOutput` cannot be combined with nonempty `input`",
         ),
         ({"toolOutput": {"name": "m"}}, "Invalid request: missing field `output`"),
+        *(
+            (
+                {"toolOutput": {"name": "m", "output": [part]}},
+                "Invalid request: expected a part of type `input_text` with `text` or `input_image` with `image_url`",
+            )
+            for part in ({"type": "hologram"}, {"type": "input_text"}, {"type": ["input_text"], "text": "x"}, {})
+        ),
         (
             {"additionalContext": {"a": {"kind": "untrusted", "value": "x"}}},
             "`additionalContext` needs an input to go with",

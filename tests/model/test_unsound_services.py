@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from unspool_server.config import ProviderConfig
-from unspool_server.errors import ModelError, StreamCut
+from unspool_server.errors import ModelError, ProviderRejected, StreamCut
 from unspool_server.model.contract import ItemDone, ModelEvent, ModelRequest, ReasoningDelta, ResponseDone, TextDelta
 from unspool_server.model.provider import HttpProvider
 from unspool_server.model.received import LONGEST_ERROR, Received
@@ -140,3 +140,28 @@ async def test_whole_pages_are_cut_where_they_are_shown(service: ChatService, st
         await collect(provider_for(service))
     assert len(caught.value.message) < LONGEST_ERROR + 100
     assert "characters more" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "nowhere", "ftp://x/", "http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:1/a\n", "http://:80/"],
+)
+async def test_an_address_that_is_none_is_told_as_such(service: ChatService, address: str) -> None:
+    config = ProviderConfig(name="c", wire_api="chat", base_url=address, request_max_retries=0)
+    provider = HttpProvider(ModelService(config, {}, sleep=no_wait), ResponsesDialect(), model="m")
+    with pytest.raises(ProviderRejected, match="`base_url` of the model provider is no http"):
+        await collect(provider)
+
+
+@pytest.mark.parametrize("headers", [{"x-key": "s3cret-\n"}, {"x-key": "s3cret-é"}, {"x key\n": "s3cret-"}])
+async def test_a_header_that_cannot_be_sent_is_named_without_its_value(
+    service: ChatService, headers: dict[str, str]
+) -> None:
+    with pytest.raises(ProviderRejected, match=r"the header .* holds characters that cannot be sent") as caught:
+        await collect(provider_for(service, http_headers=headers))
+    assert "s3cret" not in caught.value.message
+
+
+async def test_a_key_with_a_line_break_inside_is_refused_before_it_is_sent(service: ChatService) -> None:
+    with pytest.raises(ProviderRejected, match="Authorization"):
+        await collect(provider_for(service, {"KEY": "sk-1\nsk-2"}, env_key="KEY"))

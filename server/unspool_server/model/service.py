@@ -8,6 +8,7 @@ The library is imported with the first request (DESIGN §8).
 import asyncio
 import importlib
 import json
+import re
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ Json = Mapping[str, Any]
 CONNECT_TIMEOUT_S = 15.0
 NO_KEY = "none"
 """Sent to services that want no key; the library insists on one."""
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name (RFC 9110 §5.6.2)."""
 SHORTEST_SECRET = 6
 """Characters; shorter values of headers and queries are switches, and too common to be looked for in texts."""
 
@@ -108,7 +111,7 @@ class ModelService:
         config = self.config
         key = self._environ.get(config.env_key, "").strip() if config.env_key else ""
         found = {key, config.experimental_bearer_token or "", *self._headers().values(), *config.query_params.values()}
-        userinfo = urlsplit(config.base_url or "").netloc.rpartition("@")[0]
+        userinfo = (config.base_url or "").partition("//")[2].partition("/")[0].rpartition("@")[0]
         found |= {userinfo, *(value.rpartition(" ")[2] for value in self._headers().values())}
         return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
@@ -149,13 +152,15 @@ class ModelService:
         if self._client is None:
             from openai import AsyncOpenAI, Timeout
 
-            config = self.config
+            config, key, headers = self.config, self._key(), self._headers()
+            _check_address(config.base_url)
+            _check_headers({"Authorization": key, **headers})
             self._client = AsyncOpenAI(
-                api_key=self._key(),
+                api_key=key,
                 base_url=config.base_url,
                 max_retries=0,
                 timeout=Timeout(config.stream_idle_timeout_ms / 1000, connect=CONNECT_TIMEOUT_S),
-                default_headers=self._headers(),
+                default_headers=headers,
                 default_query=dict(config.query_params),
             )
         return self._client
@@ -173,6 +178,27 @@ class ModelService:
     def _headers(self) -> dict[str, str]:
         named = {name: self._environ.get(variable, "") for name, variable in self.config.env_http_headers.items()}
         return {**self.config.http_headers, **{name: value for name, value in named.items() if value}}
+
+
+def _check_address(url: str | None) -> None:
+    """Raise ProviderRejected for what is no address; the library fails on some of it in ways of its own."""
+    if url is None:
+        return
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not url.isprintable():
+        raise ProviderRejected("`base_url` of the model provider is no http:// or https:// address")
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Raise ProviderRejected for keys and headers that cannot be sent, such as one with a line break pasted along."""
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+            shown = name if _NAME.fullmatch(name) else "of an unusable name"
+            raise ProviderRejected(f"the header {shown} for the model provider holds characters that cannot be sent")
 
 
 async def _load_library() -> None:

@@ -24,6 +24,9 @@ from unspool_server.history.calls import CallMark
 from unspool_server.sessions.clock import new_id
 from unspool_server.sessions.envelopes import Envelope
 
+_REPORTED: Mapping[str, str] = {"input_text": "text", "input_image": "image_url"}
+"""The parts of a report's output, and the text that each must have."""
+
 INPUT_LIMIT = 1 << 20
 """Characters of text that one input may hold where nothing else is configured (07 §9)."""
 
@@ -128,6 +131,7 @@ def turn_message(
             raise InvalidParams("`toolOutput.name` must not be empty", data={"field": "toolOutput.name"})
         if parts:
             raise InvalidParams("`toolOutput` cannot be combined with nonempty `input`", data={"field": "toolOutput"})
+        _check_report(report)
         _check_length(limit, report.model_dump_json())
         return ExternalMessage(report, additions=additions or {})
     message = user_message(parts, client_id, additions or {}, limit=limit)
@@ -173,6 +177,18 @@ def user_message(
                 )
     item = UserMessageItem(id=new_id(), client_id=client_id, content=tuple(parts))
     return UserMessage(content, item, additions=additions or {})
+
+
+def _check_report(report: TurnToolOutput) -> None:
+    """A part that services do not know would have them refuse every later request of the thread."""
+    for index, part in enumerate(() if isinstance(report.output, str) else report.output):
+        kind = part.get("type")
+        member = _REPORTED.get(kind) if isinstance(kind, str) else None
+        if member is None or not isinstance(part.get(member), str):
+            known = " or ".join(f"`{kind}` with `{needed}`" for kind, needed in _REPORTED.items())
+            raise InvalidParams(
+                f"Invalid request: expected a part of type {known}", data={"field": f"toolOutput.output[{index}]"}
+            )
 
 
 def _check_length(limit: int, *texts: str) -> None:
