@@ -5,10 +5,6 @@ from collections.abc import Iterator
 import pytest
 from unspool_server.telemetry.metrics import counters, histograms
 
-from tests.interaction.conftest import any_house, house, mock, mock_service
-
-__all__ = ["any_house", "house", "mock", "mock_service"]
-
 
 @pytest.fixture(autouse=True)
 def _figures_from_zero() -> Iterator[None]:

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.conftest import house, mock, mock_service
 from tests.interaction.house import House
 from tests.tools.peers import Peer
-
-__all__ = ["house", "mock", "mock_service"]
 
 
 @pytest.fixture

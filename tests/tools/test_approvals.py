@@ -303,7 +303,7 @@ async def test_a_pending_question_ends_with_its_turn_and_history_stays_valid(
     shell_house(house, mock)
     mock.push(command("touch here"))
     async with house.daemon() as daemon:
-        client, thread, turn, request = await asking(house, daemon)
+        client, thread, turn, _request = await asking(house, daemon)
         mark = client.mark
         if how == "interrupt":
             await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
