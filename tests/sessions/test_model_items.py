@@ -8,7 +8,7 @@ import pytest
 
 from tests.fixtures.mockmodel import Mock
 from tests.interaction.house import House
-from tests.interaction.prompts import inputs
+from tests.interaction.prompts import inputs, talk
 from tests.interaction.stories import story
 from tests.interaction.wire import Client, Message
 
@@ -169,3 +169,20 @@ async def test_what_is_asked_of_a_model_that_reasons(house: House, mock: Mock) -
         await turned(client, house)
     assert mock.last()["reasoning"] == {"effort": "low", "summary": "auto"}
     assert "reasoning" in json.dumps(mock.last()["include"])
+
+
+async def test_an_empty_summary_is_made_up_for_from_a_history_with_odd_parts(house: House, mock: Mock) -> None:
+    house.service(mock)
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "one")
+        odd = {"type": "message", "role": "assistant", "content": [None, 5]}
+        await client.call("thread/inject_items", {"threadId": thread, "items": [odd]})
+        mock.compact_replies.append([])
+        mark = client.mark
+        await client.call("thread/compact/start", {"threadId": thread})
+        compacted = await client.event("turn/completed", since=mark)
+        assert compacted["params"]["turn"]["status"] == "completed"
+        await client.turn(thread, "two")
+    assert any("ok 1" in text for text in talk(inputs(mock)[-1]))

@@ -197,10 +197,9 @@ def _fresh_context(turn: Turn) -> ContextUpdate:
 
 def _last_answer(history: tuple[Item, ...]) -> str:
     for item in reversed(history):
-        if item.get("type") == "message" and item.get("role") == "assistant":
-            texts = "".join(str(part.get("text", "")) for part in item.get("content") or ())
-            if texts:
-                return texts
+        said = item.get("type") == "message" and item.get("role") == "assistant"
+        if said and (text := item_text({"content": item.get("content")})):
+            return text
     return ""
 
 
