@@ -82,12 +82,33 @@ async def test_one_that_does_not_heed_sigterm_is_killed_after_the_grace(tmp_path
     await all_gone(run.text.split())
 
 
-async def test_one_that_kills_its_supervisor_ends_as_well(tmp_path: Path) -> None:
+async def test_one_that_kills_its_supervisor_ends_with_its_children(tmp_path: Path) -> None:
     run = Run()
-    process = await run.start("echo $$; kill -9 $PPID; sleep 600", tmp_path)
+    process = await run.start("sleep 600 & echo $! $$; until [ -e go ]; do sleep 0.01; done; kill -9 $PPID", tmp_path)
+    (tmp_path / "go").touch()
     assert await ended(process) == -1
-    await all_gone(run.text.split()[:1])
     await process.close()
+    await eventually(lambda: len(run.text.split()) == 2 and not any(map(running, run.text.split())))
+
+
+def running(pid: str) -> bool:
+    """Whether a process still does anything; what killed orphans leave is for the system to take in."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_writing_much_to_one_that_prints_without_end_holds_nobody_up(tmp_path: Path) -> None:
+    run = Run()
+    process = await run.start("while :; do echo more; done", tmp_path, tty=True)
+    await eventually(lambda: "more" in run.text)
+    process.write("x" * 1_000_000)
+    so_far = len(run.text)
+    await eventually(lambda: len(run.text) > so_far)
+    async with asyncio.timeout(5):
+        await process.stop()
+    assert process.exit_code is not None
 
 
 @pytest.mark.parametrize(

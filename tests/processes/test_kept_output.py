@@ -98,6 +98,7 @@ def test_outputs_have_the_form_that_models_know() -> None:
         ("cat $(rm x)", [("unknown", None)]),
         ("ls & rm x", [("unknown", None)]),
         ("cat 'a", [("unknown", None)]),
+        ("cat " + "a" * 1_000_000, [("unknown", None)]),
         ("", [("unknown", None)]),
     ],
 )

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_snake
 from unspool_protocol.items import THREAD_ITEM, ThreadItem
 
+from .shell_words import split_words
+
 Shape = dict[str, Any]
 
 DAMAGE = (ValidationError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
@@ -210,7 +212,7 @@ def _reasoning_to_log(wire: Shape) -> Shape:
 
 def _command_to_log(wire: Shape) -> Shape:
     try:
-        command = shlex.split(wire["command"])
+        command = split_words(wire["command"])
     except ValueError:
         command = [wire["command"]]
     cwd: str = wire["cwd"]

@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -66,6 +67,7 @@ class Process:
         self._on_output = on_output
         self._text = TextStream()
         self._control, self._output, self._status = -1, -1, -1
+        self._orders = bytearray()
         self._news = b""
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._supervisor: asyncio.subprocess.Process | None = None
@@ -91,7 +93,7 @@ class Process:
         finally:
             for end in (child_control, child_output, child_status):
                 os.close(end)
-        for end in (self._output, self._status):
+        for end in (self._control, self._output, self._status):
             os.set_blocking(end, False)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._output, self._read_output)
@@ -115,26 +117,46 @@ class Process:
 
     async def close(self) -> None:
         """Kill whatever is left of it and wait until nothing is."""
-        if self._control >= 0:
-            os.close(self._control)
-            self._control = -1
+        self._close_control()
         await self.gone()
 
     async def gone(self) -> None:
         """Wait until neither it nor anything it started is left."""
         if self._supervisor is not None:
             # Its output must go on being read, or a supervisor that passes on a terminal's could not end.
-            await self._supervisor.wait()
+            if await self._supervisor.wait() != 0 and self.pid is not None:
+                # It was killed itself, so that it could not see to the command's children.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
         self._read_status()
         self._let_go()
 
     def _order(self, order: Mapping[str, Any]) -> None:
-        if self._control < 0:
+        if self._control >= 0:
+            self._orders += json.dumps(order).encode() + b"\n"
+            self._send_orders()
+
+    def _send_orders(self) -> None:
+        """Send as much as the pipe takes, and the rest when it takes more.
+
+        Never waits: the supervisor may itself be waiting for us to read the command's output.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            while self._orders:
+                del self._orders[: os.write(self._control, self._orders)]
+        except BlockingIOError:
+            loop.add_writer(self._control, self._send_orders)
             return
-        line = json.dumps(order).encode() + b"\n"
-        with suppress(BrokenPipeError):  # it has ended; that is told on the other stream
-            while line:
-                line = line[os.write(self._control, line) :]
+        except BrokenPipeError:  # it has ended; that is told on the other stream
+            self._orders.clear()
+        loop.remove_writer(self._control)
+
+    def _close_control(self) -> None:
+        if self._control >= 0:
+            asyncio.get_running_loop().remove_writer(self._control)
+            os.close(self._control)
+            self._control = -1
 
     def _read_output(self) -> bool:
         """Hand over one piece of output. False when there is none at the moment."""
@@ -173,6 +195,7 @@ class Process:
             return
         if "pid" in news:
             self.pid = news["pid"]
+        elif "begun" in news:
             if not self._begun.done():
                 self._begun.set_result(None)
         elif "failed" in news:
@@ -207,9 +230,7 @@ class Process:
             self._status = -1
 
     def _let_go(self) -> None:
-        if self._control >= 0:
-            os.close(self._control)
-            self._control = -1
+        self._close_control()
         if self._supervisor is not None:
             self._ended(-1)
         self._stop_reading(output=True, status=True)

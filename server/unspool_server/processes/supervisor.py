@@ -5,7 +5,8 @@ Started as `python -I -S supervisor.py`; the standard library only, and nothing 
 - stdin: JSON lines from the server. The first one says what to run; later ones write to its terminal or stop it. The
   end of this stream means that the server is gone, however it went: everything is killed at once.
 - stdout: the command's output, both of its streams in the order they were written. The command holds it itself.
-- stderr: JSON lines to the server: `{"pid": N}`, then `{"exit": N}`, or `{"failed": text}` instead of both.
+- stderr: JSON lines to the server: `{"pid": N}` before the command can do anything, `{"begun": true}` once it runs or
+  `{"failed": text}` where it cannot, then `{"exit": N}`.
 
 Why a process of its own: a parent-death signal follows the thread that forked, and it reaches the child alone. This one
 is single-threaded, takes in orphans of the command (Linux: subreaper), and ends when no descendant is left.
@@ -89,15 +90,21 @@ class Supervisor:
             self.terminal, slave = os.openpty()
             os.set_blocking(self.terminal, False)
         refused, refused_write = os.pipe()
+        known, known_write = os.pipe()
         parent = os.getpid()
         self.child = os.fork()
         if self.child == 0:
             try:
+                os.close(known_write)
+                os.read(known, 1)
                 self.become(job, slave, parent)
             except BaseException as error:
                 os.write(refused_write, (getattr(error, "strerror", None) or str(error)).encode())
             os._exit(127)
         os.close(refused_write)
+        os.close(known)
+        tell(pid=self.child)
+        os.close(known_write)
         reason = os.read(refused, 4096)
         os.close(refused)
         if slave is not None:
@@ -109,7 +116,7 @@ class Supervisor:
         if self.terminal is None:
             # Whoever still writes is the command's own; the server sees the end of its output when the last one goes.
             os.close(OUTPUT)
-        tell(pid=self.child)
+        tell(begun=True)
         return True
 
     def become(self, job: dict[str, Any], slave: int | None, parent: int) -> None:
@@ -145,7 +152,8 @@ class Supervisor:
             if self.terminal in ready:
                 self.relay()
             if self.terminal is not None and self.terminal in writable:
-                self.typed = self.typed[os.write(self.terminal, self.typed) :]
+                with contextlib.suppress(BlockingIOError):
+                    self.typed = self.typed[os.write(self.terminal, self.typed) :]
             if CONTROL in ready:
                 self.obey()
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
@@ -229,8 +237,9 @@ def main() -> None:
     line, _, supervisor.pending = buffer.partition(b"\n")
     if supervisor.start(json.loads(line)):
         try:
-            supervisor.run()
-        except ConnectionError:
+            with contextlib.suppress(ConnectionError):
+                supervisor.run()
+        finally:
             supervisor.kill_all()
 
 

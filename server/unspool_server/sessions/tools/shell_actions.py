@@ -11,6 +11,9 @@ from typing import Any
 
 Action = dict[str, Any]
 
+MAX_LINE = 4096
+"""Characters of a line that is looked into; taking apart a word costs the square of its length."""
+
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 _TRIMMERS = frozenset({"head", "tail", "wc", "sort", "uniq"})
 _SEARCHERS = frozenset({"rg", "grep", "egrep", "fgrep"})
@@ -19,7 +22,7 @@ _SEARCHERS = frozenset({"rg", "grep", "egrep", "fgrep"})
 def command_actions(command: str) -> tuple[Action, ...]:
     """The actions of a shell line; one `unknown` where it cannot be told."""
     unknown: tuple[Action, ...] = ({"type": "unknown", "command": command},)
-    if any(sign in command for sign in "$`<>&()\n{}") and not _only_joined(command):
+    if len(command) > MAX_LINE or (any(sign in command for sign in "$`<>&()\n{}") and not _only_joined(command)):
         return unknown
     lexer = shlex.shlex(command, posix=True, punctuation_chars="&|;")
     lexer.whitespace_split, lexer.commenters = True, ""
