@@ -5,7 +5,7 @@ BIN := .venv/bin
 READY := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install format lint types test peer clients autobahn bench fuzz demo run wheel docs clean
+.PHONY: help install format lint types test peer clients autobahn bench fuzz torture demo run wheel docs clean
 
 help: ## Print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,7 +25,7 @@ types: $(READY) ## Check types of packages and tests
 	$(BIN)/mypy
 
 test: lint types ## Check style, imports and types, then run the tests
-	$(BIN)/pytest -m "not bench" --ignore=tests/peer --ignore=tests/real_clients --ignore=tests/autobahn -n auto
+	$(BIN)/pytest -m "not bench and not torture" --ignore=tests/peer --ignore=tests/real_clients --ignore=tests/autobahn -n auto
 
 peer: $(READY) ## Live random lives beside the real Codex and swap logs with it (UNSPOOL_PEER_CODEX, or codex on the PATH)
 	$(BIN)/pytest tests/peer -rs
@@ -41,9 +41,12 @@ bench: $(READY) ## Run the timing runs (they never decide whether something is r
 
 fuzz: $(READY) ## Live thousands of random thread lives (UNSPOOL_FUZZ_LIVES), then run the property tests with more examples
 	UNSPOOL_FUZZ_LIVES=$${UNSPOOL_FUZZ_LIVES:-2000} $(BIN)/pytest tests/state/test_lives.py -n auto
-	$(BIN)/pytest -m "hypothesis and not bench" --hypothesis-profile=fuzz -n auto
+	$(BIN)/pytest -m "hypothesis and not bench and not torture" --hypothesis-profile=fuzz -n auto
 	UNSPOOL_BURST=20000 $(BIN)/pytest tests/bugs/test_group_k_protocol.py
 	UNSPOOL_ALL_PREFIXES=1 $(BIN)/pytest tests/damage/test_prefixes.py tests/state/test_races.py --hypothesis-profile=fuzz -n auto
+
+torture: $(READY) ## Let hundreds of clients lose their connections while the daemon is killed (UNSPOOL_TORTURE_SEED, _CLIENTS, _SECONDS, ...)
+	$(BIN)/pytest tests/torture -m torture -s
 
 demo: $(READY) ## Show the main job from start to end; no key needed
 	$(BIN)/unspool demo

@@ -30,6 +30,17 @@ RESUMED = "client/resumed"
 REPLAYED = "thread/replay/completed"
 """The server's notice that the replay which a watcher asked for is over."""
 
+_BROADCASTS = frozenset(
+    {
+        "thread/started",
+        "thread/status/changed",
+        "thread/readState/changed",
+        "thread/name/updated",
+        "thread/closed",
+    }
+)
+"""Events that connections which do not follow the thread are told as well, without a cursor."""
+
 _LAST_EVENTS = frozenset({"thread/closed", "thread/archived", "thread/deleted"})
 """After these the server has ended the subscription."""
 
@@ -220,9 +231,11 @@ class Feed:
     def take(self, event: Event) -> None:
         """Pass an event on to the readers.
 
-        An event with a cursor that comes before the subscription's own answer (a broadcast on a new connection) is left
-        out: it comes again behind the answer, in its place.
+        What a new connection is told before the subscription's own answer (broadcasts) is left out where the thread's
+        events have places: it comes again behind the answer, in its place.
         """
+        if not self.attached and self.place is not None and event.method in _BROADCASTS:
+            return
         if event.cursor is not None:
             if not self.attached:
                 return

@@ -27,6 +27,8 @@ from unspool_server.errors import (
     ModelError,
     PeerError,
     RequestError,
+    ShuttingDown,
+    StoreClosed,
     StoreError,
     UnknownMethod,
     WriteFailed,
@@ -90,6 +92,7 @@ class Dispatcher:
         load: Builds the method table; called once, with the first request.
         gate: Tells what is experimental; called once as well.
         door: Keeps callers from threads that are not theirs; None where there is only one owner of everything.
+        ending: Whether the threads are being closed because the process ends.
     """
 
     def __init__(
@@ -97,8 +100,9 @@ class Dispatcher:
         load: Callable[[], Mapping[str, Handler]],
         gate: Callable[[], Gate] | None = None,
         door: Door | None = None,
+        ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._load, self._load_gate, self._door = load, gate or protocol_gate, door
+        self._load, self._load_gate, self._door, self._ending = load, gate or protocol_gate, door, ending
         self._handlers: Mapping[str, Handler] = {}
         self._gate = Gate()
         self._library: Dispatch | None = None
@@ -127,7 +131,7 @@ class Dispatcher:
 
     def _prepare(self) -> Dispatch:
         self._handlers, self._gate = self._load(), self._load_gate()
-        self._library = _bind_library(self._handlers, self._door)
+        self._library = _bind_library(self._handlers, self._door, self._ending)
         return self._library
 
     def _admit(self, request: Request, context: RequestContext) -> None:
@@ -243,14 +247,14 @@ def _experimental(what: str, name: str) -> RequestError:
     return RequestError(f"{what} requires experimentalApi capability", data=data)
 
 
-def _bind_library(handlers: Mapping[str, Handler], door: Door | None) -> Dispatch:
+def _bind_library(handlers: Mapping[str, Handler], door: Door | None, ending: Callable[[], bool]) -> Dispatch:
     """Import jsonrpcserver and give back a function that sends one request through it."""
     with warnings.catch_warnings():
         # 5.0.9 reads its schema with an importlib function that newer interpreters call deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         from jsonrpcserver import async_dispatch_to_serializable
 
-    methods = {name: _endpoint(handler, door) for name, handler in handlers.items()}
+    methods = {name: _endpoint(handler, door, ending) for name, handler in handlers.items()}
 
     async def dispatch(call: _Call) -> Mapping[str, Any]:
         request = call.request
@@ -271,7 +275,7 @@ def _bind_library(handlers: Mapping[str, Handler], door: Door | None) -> Dispatc
     return dispatch
 
 
-def _endpoint(handler: Handler, door: Door | None) -> Callable[..., Awaitable[Any]]:
+def _endpoint(handler: Handler, door: Door | None, ending: Callable[[], bool]) -> Callable[..., Awaitable[Any]]:
     """Wrap a handler for the library: parameters in, `Success` or `Error` out, no exception but cancellation."""
     from jsonrpcserver import Error, Success
 
@@ -285,7 +289,8 @@ def _endpoint(handler: Handler, door: Door | None) -> Callable[..., Awaitable[An
                 return Success(result.model_dump(by_alias=True, mode="json"))
             return Success(result)
         except Exception as error:
-            wire = map_error(error)
+            # A log that is closed because the process ends is nobody's fault, and the next process has it open.
+            wire = map_error(ShuttingDown() if isinstance(error, StoreClosed) and ending() else error)
             return Error(wire.code, wire.message, dict(wire.data))
 
     return endpoint

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from dataclasses import replace
 
 import pytest
 from unspool_protocol.log import HistoryMode, NewRecord
@@ -98,6 +99,26 @@ async def test_half_characters_and_huge_numbers_are_kept(store: RolloutStore) ->
     assert found == added
     assert found.payload["n"] == 2**70
     assert b"\\ud800" in found.raw
+
+
+async def test_the_first_record_of_a_writer_that_goes_on_with_a_log_says_so(backend: Backend) -> None:
+    store = backend.open()
+    log = await thread(store, "a")
+    await log.close()
+    again = await store.open(log.info.thread_id)
+    backend.faults.plan("append", errno.ENOSPC, times=9)
+    with pytest.raises(WriteFailed):
+        await again.append(notes("withdrawn"))
+    backend.faults.clear()
+    await again.append([replace(note("b"), extra={"unspool": {"x": 1}}), note("c")])
+    await again.add(notes("d"))
+    await again.close()
+    last = await store.open(log.info.thread_id)
+    await last.add(notes("e"))
+    await last.close()
+    extras = [dict(record.extra) for record in (await read(store, log.info.rollout_id))[1:]]
+    opened = {"opened": True}
+    assert extras == [{}, {"unspool": {"x": 1, **opened}}, {}, {}, {"unspool": opened}]
 
 
 async def test_an_append_at_another_end_is_a_conflict_and_writes_nothing(store: RolloutStore) -> None:

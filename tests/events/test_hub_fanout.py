@@ -48,6 +48,15 @@ async def test_nothing_is_delivered_before_the_response(hub: Hub, thread: Thread
     assert [message.get("id", message.get("cursor")) for message in client.read()] == [1, *thread.published[1:]]
 
 
+async def test_only_those_who_follow_a_thread_are_given_a_place_in_it(hub: Hub, thread: Thread) -> None:
+    follower, other = connect(hub, "a"), connect(hub, "b")
+    hub.subscribe(follower, THREAD).release()
+    hub.publish(THREAD, "thread/status/changed", {"threadId": THREAD}, everyone=True)
+    [told], [broadcast] = follower.read(), other.read()
+    assert "cursor" in told
+    assert broadcast == {name: value for name, value in told.items() if name != "cursor"}
+
+
 async def test_a_second_subscribe_keeps_the_place_of_the_first(hub: Hub, thread: Thread) -> None:
     client = connect(hub, "a")
     hub.subscribe(client, THREAD).release()

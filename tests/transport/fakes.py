@@ -11,7 +11,7 @@ from unspool_protocol.base import WireModel
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.connection import MAX_IN_FLIGHT, MAX_UNSENT_BYTES, Shared
 from unspool_server.envelope import MessageId
-from unspool_server.errors import LogMissing, WriteFailed, WriterHeld
+from unspool_server.errors import LogMissing, StoreClosed, WriteFailed, WriterHeld
 from unspool_server.events.outbox import Outbox
 from unspool_server.handlers.context import Handler, NoParams, Peer, RequestContext
 from unspool_server.rpc import Dispatcher, Gate
@@ -88,6 +88,7 @@ class Table:
         self.running = asyncio.Event()
         self.started: list[Any] = []
         self.cancelled = 0
+        self.ending = False
 
     def handlers(self) -> dict[str, Handler]:
         rows: list[tuple[str, type[WireModel] | None, Any]] = [
@@ -132,6 +133,7 @@ class Table:
             "archived": LogMissing("T", archived=True),
             "held": WriterHeld("T", "pid 7"),
             "disk": WriteFailed("/home/secret: no space"),
+            "closed": StoreClosed("the thread is closing"),
             "bug": ZeroDivisionError("secret text"),
             "cancel": asyncio.CancelledError(),
         }
@@ -175,7 +177,7 @@ def make_shared(
     new_outbox: Callable[[], Outbox] = Outbox,
     gatekeeper: Gatekeeper | None = None,
 ) -> Shared:
-    dispatcher = Dispatcher(table.handlers, lambda: GATE)
+    dispatcher = Dispatcher(table.handlers, lambda: GATE, ending=lambda: table.ending)
     return Shared(
         dispatcher,
         hub,

@@ -287,6 +287,16 @@ async def test_what_a_handler_does_after_its_answer_follows_it(shared: Shared, m
         assert await recv(client) == {"method": "test/happened"}
 
 
+async def test_a_thread_that_closes_because_the_server_ends_is_refused_as_such(shared: Shared, table: Table) -> None:
+    async with MemoryTransport(shared) as client:
+        await greet(client)
+        closed = refusal(7, "the log is closed", {"reason": "storeClosed"}, -32603)
+        assert await call(client, "test/fail", {"threadId": "closed"}) == closed
+        table.ending = True
+        ending = refusal(7, "the server is shutting down", {"reason": "shuttingDown", "retryable": True}, -32600)
+        assert await call(client, "test/fail", {"threadId": "closed"}) == ending
+
+
 async def test_requests_start_in_the_order_of_their_arrival(shared: Shared, table: Table) -> None:
     async with MemoryTransport(shared) as client:
         await greet(client)

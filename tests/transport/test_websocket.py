@@ -112,12 +112,16 @@ async def test_health_answers_and_other_plain_requests_are_refused(listener: Lis
 
 
 @pytest.mark.parametrize("origin", ["null", "http://127.0.0.1", "https://evil.example"])
-async def test_whoever_carries_an_origin_gets_nothing(listener: Listener, origin: str) -> None:
+async def test_whoever_carries_an_origin_gets_nothing(
+    listener: Listener, origin: str, caplog: pytest.LogCaptureFixture
+) -> None:
     for path in ("/healthz", "/readyz", "/"):
         assert await http(listener, f"GET {path} HTTP/1.1", {"Origin": origin}) == (403, b"")
     with pytest.raises(InvalidStatus) as refused:
         await connect(url(listener), additional_headers={"Origin": origin}).__aenter__()
     assert (refused.value.response.status_code, refused.value.response.body) == (403, b"")
+    await listener.close()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_authority_is_asked_for_at_the_upgrade_and_not_for_health(shared: Shared) -> None:

@@ -116,7 +116,7 @@ async def daemon(config: Config, home: Path, *, lifecycle: Lifecycle | None = No
             yield from room.figures()
 
     shared = Shared(
-        Dispatcher(_table, door=Door(sessions, paths)),
+        Dispatcher(_table, door=Door(sessions, paths), ending=lambda: sessions.closing),
         hub,
         home,
         Services(sessions, hub, env, calls, AllowedPaths(config.access.allowed_paths), figures),

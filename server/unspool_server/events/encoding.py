@@ -61,6 +61,11 @@ def with_jsonrpc(body: bytes) -> bytes:
     return _JSONRPC + body[1:]
 
 
+def without_cursor(body: bytes, cursor: EventCursor) -> bytes:
+    """The same message for those who do not follow the thread: a cursor would be no place that they have reached."""
+    return body.removesuffix(b',"cursor":"' + cursor.encode().encode() + b'"}') + b"}"
+
+
 def as_replayed(body: bytes) -> bytes:
     """The same message, marked as one that tells of the past."""
     return body[:-1] + _REPLAYED

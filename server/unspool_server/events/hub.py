@@ -15,7 +15,7 @@ from unspool_protocol.cursors import EventCursor
 from unspool_protocol.notifications import RemoteControlStatusChangedNotification
 
 from unspool_server.errors import LimitReached
-from unspool_server.events.encoding import Encoder, now_ms, plain
+from unspool_server.events.encoding import Encoder, now_ms, plain, without_cursor
 from unspool_server.events.member import Member
 from unspool_server.events.pacing import ReplayOptions, Sleep
 from unspool_server.events.requests import PendingRequest, PendingRequests
@@ -262,7 +262,7 @@ class Hub:
         if everyone:
             others = [member for key, member in self._members.items() if key not in subscribers]
             meant = (one for one in others if event.turn_first or not one.peer.turn_completed_first)
-            self._tell(self._allowed(meant, thread_id), thread_id, method, event.body)
+            self._tell(self._allowed(meant, thread_id), thread_id, method, without_cursor(event.body, event.cursor))
 
     def _follow(self, thread_id: str, method: str, params: WireModel | Mapping[str, Any]) -> None:
         """Show a status behind the `turn/completed` that was published last, to those that want it there."""

@@ -84,6 +84,7 @@ class ThreadStream:
         self._head = 0
         self._next_seq = 0
         self._recorded_seq = -1
+        self._loaded_ms = 0
         self._bytes = self._published_bytes = 0
         self._ranks: dict[str, int] = {}
 
@@ -114,6 +115,7 @@ class ThreadStream:
         self._ranks.clear()
         self._ring.clear()
         self._head = self._bytes = 0
+        self._loaded_ms = emitted_at_ms
         self.end = self.floor = EventCursor(position.rollout_id, max(position.ordinal, 0), counter)
         self._rank(position.rollout_id)
 
@@ -172,8 +174,11 @@ class ThreadStream:
         return not self.before_ring(cursor) and cursor != self.floor
 
     def reached(self, cursor: EventCursor) -> bool:
-        """Whether a cursor of a rollout of this stream is no later than its end."""
-        return self.end is not None and self._key(cursor) <= self._key(self.end)
+        """Whether a cursor of a rollout of this stream is no later than its newest record, as far as that tells.
+
+        Counters behind the newest record do not count: an earlier process may have put more events there.
+        """
+        return self.end is not None and self._key(cursor)[:2] <= self._key(self.end)[:2]
 
     def later(self, one: EventCursor | None, other: EventCursor | None) -> EventCursor | None:
         """The later of two places; rollouts that the stream has not seen are older than all of it."""
@@ -202,7 +207,11 @@ class ThreadStream:
         if cursor is None:
             if self.end is None:
                 raise LocalProtocolError(f"thread {self.thread_id} has no position yet")
-            return EventCursor(self.end.rollout_id, self.end.ordinal, self.end.counter + 1)
+            # The end of a cut-off turn is told anew, with the same cursor, by every process that loads the thread; what
+            # earlier ones told behind it has to be older.
+            told_anew = self._recorded_seq == self._next_seq - 1 and self.end.counter > self._loaded_ms > 0
+            step = self._loaded_ms if told_anew else 1
+            return EventCursor(self.end.rollout_id, self.end.ordinal, self.end.counter + step)
         self._rank(cursor.rollout_id)
         if self.end is not None and self._key(cursor) <= self._key(self.end):
             raise LocalProtocolError(f"event {cursor} of thread {self.thread_id} is not after {self.end}")

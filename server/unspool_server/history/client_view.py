@@ -86,7 +86,7 @@ class ClientView:
         self._events: list[ClientEvent] = []
         self.placed: list[tuple[str, str]] = []
         self._record = Record("", 0, "", {})
-        self._behind = EventCursor("", 0, BEHIND_RECORD)
+        self._stand_behind(self._record)
 
     @property
     def turns(self) -> list[Turn]:
@@ -113,8 +113,10 @@ class ClientView:
 
         The end of a turn that was cut off comes first, with a cursor behind the record before this one (`settle`).
         """
-        self._behind = EventCursor(self._record.rollout_id, self._record.ordinal, BEHIND_RECORD)
+        self._stand_behind(self._record)
         self._events, self._record, self.placed = [], record, []
+        if (object_of(record.extra, "unspool") or EMPTY).get("opened") is True:
+            self._finish()  # its writer found the turn open, and said so when the thread was loaded (`settle`)
         if record.type == RecordType.EVENT_MSG:
             self._apply_event(record.event or "", record.payload)
         elif record.type in (RecordType.RESPONSE_ITEM, RecordType.INTER_AGENT):
@@ -135,10 +137,15 @@ class ClientView:
         The event's cursor lies behind everything that clients could see of the newest record, deltas included. A fold
         that goes on reading instead gives the same event when it meets the next turn.
         """
-        self._behind = EventCursor(self._record.rollout_id, self._record.ordinal, BEHIND_RECORD)
+        self._stand_behind(self._record)
         self._events = []
         self._finish()
         return self._events
+
+    def _stand_behind(self, record: Record) -> None:
+        """Remember place and time of what a turn that is cut off ends with: both are those of its last record."""
+        self._behind = EventCursor(record.rollout_id, record.ordinal, BEHIND_RECORD)
+        self._behind_ms = epoch_ms(record.timestamp)
 
     # -- events of the log ---------------------------------------------------------------------------------------------
 
@@ -285,6 +292,7 @@ class ClientView:
         gone = _turn_ids(ours)
         if self.current_draft and self.current_draft.id in gone:
             self.current_draft = None
+        self._finish()  # a turn that was cut off before the part that was left
         self._ledger.remove(gone)
         self._tell_reverted(reason, gone, _turn_ids(ours, "restoredTurnIds"))
 
@@ -361,7 +369,7 @@ class ClientView:
         self._tell_item(item, draft.id if draft else str(named))
 
     def _tell_item(self, item: ThreadItem, turn_id: str, cursor: EventCursor | None = None) -> None:
-        now = epoch_ms(self._record.timestamp) or 0
+        now = (epoch_ms(self._record.timestamp) if cursor is None else self._behind_ms) or 0
         started, completed = item.started_at_ms or now, item.completed_at_ms or now
         ids = {"thread_id": self.thread_id, "turn_id": turn_id}
         if isinstance(item, UserMessageItem):

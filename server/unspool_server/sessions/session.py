@@ -338,6 +338,7 @@ class Session:
         own = [record for record in history.records[1:] if record.rollout_id == log.info.rollout_id]
         for record in history.records[1 : len(history.records) - len(own)]:
             self.view.apply(record)
+        self.view.settle()  # no turn runs; the end of one that was cut off was told when the thread was loaded
         self.view.forget_finished()
         self.calls.switch(log, own)
         self.marks = fold_marks(Marks(), history.records, self.thread_id)

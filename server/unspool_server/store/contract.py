@@ -176,7 +176,9 @@ class LogStore(Protocol):
     async def open(self, thread_id: str) -> Log:
         """Take the writer lock of a stored thread and open its present rollout for appending.
 
-        A torn last line is closed with a line feed before the first append. Nothing is written otherwise.
+        A torn last line is closed with a line feed before the first append. Nothing is written otherwise. The first
+        record that is appended says `"unspool": {"opened": true}`: whatever was going on before it has ended, since a
+        turn does not outlive its writer.
 
         Raises:
             LogMissing: Unknown, or archived (`archived` is true).

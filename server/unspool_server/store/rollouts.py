@@ -222,7 +222,9 @@ class RolloutStore:
             await self._shelf.run(lease.release)
             raise
         end = RolloutTail(self._shelf, entry, data.limit, exists=True)
-        log = RolloutLog(self._shelf, info, end, start, hooks=self._hooks, stats=self._stats, durable=self._durable)
+        log = RolloutLog(
+            self._shelf, info, end, start, hooks=self._hooks, stats=self._stats, durable=self._durable, goes_on=True
+        )
         self._install(log, lease)
         return log
 

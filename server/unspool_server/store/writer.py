@@ -7,7 +7,7 @@ ordinals, since the very same lines are written again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
@@ -75,6 +75,7 @@ class RolloutLog:
         hooks: LogHooks,
         stats: ReadStats,
         durable: bool = False,
+        goes_on: bool = False,
     ) -> None:
         self._shelf = shelf
         self._info = info
@@ -84,6 +85,7 @@ class RolloutLog:
         self._hooks = hooks
         self._stats = stats
         self._durable = durable
+        self._says_opened = goes_on
         self._next = start.next_ordinal
         self._link = start.link
         self._pending: list[Record] = []
@@ -152,7 +154,9 @@ class RolloutLog:
                 return []
             await self._queue.put(_Command(_Op.ADD_ITEMS))
             self._check_open()
-            return self._accept(encoded)
+            accepted = self._accept(self._opening(encoded))
+            self._says_opened = False
+            return accepted
 
     async def append(self, records: Sequence[NewRecord], *, expected_ordinal: int | None = None) -> list[Record]:
         """Write records as one unit, or nothing; see the contract.
@@ -167,8 +171,9 @@ class RolloutLog:
             self._check_open()
             if expected is not None and expected != self._next:
                 raise LogConflict(expected, self._next)
-            unit, _ = self._seal(encoded)
+            unit, _ = self._seal(self._opening(encoded))
             await self._command(_Op.APPEND, tuple(unit))
+            self._says_opened = self._says_opened and not unit
             return unit
 
     async def persist(self) -> None:
@@ -255,6 +260,13 @@ class RolloutLog:
             records.append(_as_read(record, raw, self._info.rollout_id, ordinal, own=not legacy))
             ordinal = records[-1].ordinal + 1
         return records, link
+
+    def _opening(self, encoded: list[tuple[NewRecord, EncodedRecord]]) -> list[tuple[NewRecord, EncodedRecord]]:
+        """Let the first record of a writer that goes on with a log say so; copied lines stay as they are."""
+        if not self._says_opened or not encoded or encoded[0][0].raw is not None:
+            return encoded
+        first = opened(encoded[0][0])
+        return [(first, encode_record(first)), *encoded[1:]]
 
     def _accept(self, encoded: Sequence[tuple[NewRecord, EncodedRecord]]) -> list[Record]:
         records, self._link = self._seal(encoded)
@@ -385,6 +397,14 @@ class RolloutLog:
             self._info = replace(self._info, header=self._pending[0])
         del self._pending[:count]
         self._stats.bytes_written += size
+
+
+def opened(record: NewRecord) -> NewRecord:
+    """The same record, saying that a writer begins with it (`contract.LogStore.open`)."""
+    extra = record.extra or {}
+    ours = extra.get("unspool")
+    known = ours if isinstance(ours, Mapping) else {}
+    return replace(record, extra={**extra, "unspool": {**known, "opened": True}})
 
 
 def _as_read(new: NewRecord, raw: bytes, rollout_id: str, ordinal: int, *, own: bool) -> Record:

@@ -34,6 +34,16 @@ from unspool_server.transport.gate import LIVE, PRINCIPAL, READY, Gate, Rules
 from unspool_server.transport.liveness import watch_by_kernel
 from unspool_server.transport.pump import Incoming, pump
 
+_FALSE_ALARM = "ASGI callable returned without completing handshake."
+"""uvicorn says so, as an error, of every upgrade that was refused with a proper answer."""
+
+
+def _is_alarm(record: logging.LogRecord) -> bool:
+    return record.msg != _FALSE_ALARM
+
+
+logging.getLogger("uvicorn.error").addFilter(_is_alarm)
+
 _SHUTDOWN_S = 5
 _CLOSE_S = 2
 _WHY = {1012: "the server is shutting down", 1013: "too slow; go on from your cursors"}
