@@ -170,6 +170,7 @@ class Limits(ConfigModel):
         queued_inputs: Messages that may wait for a running turn to take them in; `limitReached` for one more. As many
             inputs may wait in a thread for turns of their own; `queueFull` for one more.
         input_characters: Text of one input of a turn.
+        image_bytes: One image of an input that is given by its path.
     """
 
     message_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
@@ -186,6 +187,7 @@ class Limits(ConfigModel):
     turns_open: int = Field(default=500, ge=1)
     queued_inputs: int = Field(default=100, ge=1)
     input_characters: int = Field(default=1 << 20, ge=1)
+    image_bytes: int = Field(default=32 * 1024 * 1024, ge=1)
 
 
 class WebSocketOptions(ConfigModel):

@@ -36,9 +36,9 @@ class Clock:
 
 
 def test_every_limit_has_a_test_of_its_refusal() -> None:
-    here = {"message_bytes", "input_characters", "threads_loaded", "subscriptions_per_connection", "turns_open"}
+    here = {"message_bytes", "input_characters", "image_bytes", "threads_loaded", "subscriptions_per_connection"}
     rates = {name for name in Limits.model_fields if "request" in name} - ELSEWHERE.keys()
-    assert here | rates | {"queued_inputs"} | ELSEWHERE.keys() == set(Limits.model_fields)
+    assert here | rates | {"queued_inputs", "turns_open"} | ELSEWHERE.keys() == set(Limits.model_fields)
 
 
 def test_a_bucket_lets_a_burst_through_and_then_as_much_as_flows_in() -> None:
@@ -181,6 +181,29 @@ async def test_a_message_beyond_the_limit_ends_its_websocket_and_no_other() -> N
         await client.wait_closed()
         assert client.close_code == 1009
         await (await other.ping())
+
+
+async def test_an_image_that_is_too_large_is_neither_taken_nor_read_later(house: House) -> None:
+    house.offline([{"hang": True}], [{"say": "done"}])
+    house.tables["limits"] = {"image_bytes": 5}
+    image = house.work / "picture.png"
+    image.write_bytes(b"12345")
+    given = [{"type": "localImage", "path": str(image)}]
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        turn = await client.begin(thread, "never ends")
+        waits = {"threadId": thread, "input": given, "ifBusy": "queue"}
+        queued = (await client.call("turn/start", waits))["turn"]["id"]
+        image.write_bytes(b"123456")
+        refused = await client.refused("turn/start", {"threadId": thread, "input": given})
+        assert (refused.code, refused.data["field"], refused.data["limit"]) == (-32602, "input[0].path", 5)
+        await client.call("turn/interrupt", {"threadId": thread, "turnId": turn})
+        await client.ended(turn)
+        await client.call("thread/queue/resume", {"threadId": thread})
+        assert (await client.ended(queued))["status"] == "completed"
+        context = await client.call("thread/context", {"threadId": thread})
+        assert "picture.png could not be read" in str(context)
 
 
 async def test_no_client_can_change_what_the_server_allows(house: House) -> None:

@@ -186,3 +186,13 @@ async def test_an_empty_summary_is_made_up_for_from_a_history_with_odd_parts(hou
         assert compacted["params"]["turn"]["status"] == "completed"
         await client.turn(thread, "two")
     assert any("ok 1" in text for text in talk(inputs(mock)[-1]))
+
+
+async def test_a_model_service_that_is_configured_wrong_fails_the_turn_in_words(house: House) -> None:
+    house.offline([{"sing": "a song"}])
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        ended = await client.ended(await client.begin(thread, "go"))
+        assert ended["status"] == "failed"
+        assert ended["error"]["message"] == "offline script, replies[0][0]: no such step"

@@ -31,7 +31,7 @@ async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartR
         params.client_user_message_id,
         params.additional_context,
         params.tool_output,
-        limit=shared.env.config.limits.input_characters,
+        limits=shared.env.config.limits,
     )
     shared.sessions.check_turns(session)
     call = keyed(ctx, "turn/start", params, session.thread_id)
@@ -43,8 +43,8 @@ async def turn_steer(ctx: RequestContext, params: TurnSteerParams) -> TurnSteerR
     shared = services(ctx)
     session = shared.sessions.require(params.thread_id)
     check_images(ctx, params.input)
-    limit = shared.env.config.limits.input_characters
-    message = turn_message(params.input, params.client_user_message_id, params.additional_context, limit=limit)
+    limits = shared.env.config.limits
+    message = turn_message(params.input, params.client_user_message_id, params.additional_context, limits=limits)
     call = keyed(ctx, "turn/steer", params, session.thread_id)
     return TurnSteerResult(turn_id=await steer_turn(session, params.expected_turn_id, message, call, ctx.after))
 

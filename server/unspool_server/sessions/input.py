@@ -19,6 +19,7 @@ from unspool_protocol.items import (
 )
 from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 
+from unspool_server.config import Limits
 from unspool_server.errors import InvalidParams
 from unspool_server.history.calls import CallMark
 from unspool_server.sessions.clock import new_id
@@ -26,9 +27,6 @@ from unspool_server.sessions.envelopes import Envelope
 
 _REPORTED: Mapping[str, str] = {"input_text": "text", "input_image": "image_url"}
 """The parts of a report's output, and the text that each must have."""
-
-INPUT_LIMIT = 1 << 20
-"""Characters of text that one input may hold where nothing else is configured (07 §9)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +113,17 @@ def turn_message(
     additions: Mapping[str, AdditionalContext] | None = None,
     report: TurnToolOutput | None = None,
     *,
-    limit: int = INPUT_LIMIT,
+    limits: Limits,
+    accepted: bool = False,
 ) -> TurnMessage | None:
     """Turn the input of `turn/start` or `turn/steer` into a message; None when there is none.
 
     Args:
-        limit: Characters of text that it may hold.
+        accepted: It was taken before, perhaps under other limits, and is not refused for its size any more.
 
     Raises:
-        InvalidParams: Text over the limit, a remote image URL, a report without a name or beside other input, or
-            additional context without a message that it could go with.
+        InvalidParams: Text or an image over the limit, a remote image URL, a report without a name or beside other
+            input, or additional context without a message that it could go with.
     """
     if report is not None:
         if not report.name:
@@ -132,30 +131,29 @@ def turn_message(
         if parts:
             raise InvalidParams("`toolOutput` cannot be combined with nonempty `input`", data={"field": "toolOutput"})
         _check_report(report)
-        _check_length(limit, report.model_dump_json())
+        if not accepted:
+            _check_length(limits, report.model_dump_json())
         return ExternalMessage(report, additions=additions or {})
-    message = user_message(parts, client_id, additions or {}, limit=limit)
+    if not accepted:
+        texts = [part.text for part in parts if isinstance(part, TextInput)]
+        _check_length(limits, *texts, *(piece.value for piece in (additions or {}).values()))
+        _check_images(limits, parts)
+    message = _user_message(parts, client_id, additions or {}, limits.image_bytes)
     if message is None and additions:
         raise InvalidParams("`additionalContext` needs an input to go with", data={"field": "additionalContext"})
     return message
 
 
-def user_message(
-    parts: Sequence[Any],
-    client_id: str | None,
-    additions: Mapping[str, AdditionalContext] | None = None,
-    *,
-    limit: int = INPUT_LIMIT,
+def _user_message(
+    parts: Sequence[Any], client_id: str | None, additions: Mapping[str, AdditionalContext], image_bytes: int
 ) -> UserMessage | None:
     """Turn pieces of user input into a message; None for an empty list. Skills and mentions are only shown.
 
     Raises:
-        InvalidParams: Text over the limit, a remote image URL, or a part of unknown type.
+        InvalidParams: A remote image URL, or a part of unknown type.
     """
     if not parts:
         return None
-    texts = [part.text for part in parts if isinstance(part, TextInput)]
-    _check_length(limit, *texts, *(piece.value for piece in (additions or {}).values()))
     content: list[dict[str, Any]] = []
     images = 0
     for index, part in enumerate(parts):
@@ -166,7 +164,7 @@ def user_message(
                 content.append({"type": "input_image", "image_url": _inline_url(part.url, index)})
             case LocalImageInput():
                 images += 1
-                content.extend(_local_image(part.path, images))
+                content.extend(_local_image(part.path, images, image_bytes))
             case SkillInput() | MentionInput():
                 pass
             case _:
@@ -176,7 +174,7 @@ def user_message(
                     data={"field": f"input[{index}].type"},
                 )
     item = UserMessageItem(id=new_id(), client_id=client_id, content=tuple(parts))
-    return UserMessage(content, item, additions=additions or {})
+    return UserMessage(content, item, additions=additions)
 
 
 def _check_report(report: TurnToolOutput) -> None:
@@ -191,7 +189,8 @@ def _check_report(report: TurnToolOutput) -> None:
             )
 
 
-def _check_length(limit: int, *texts: str) -> None:
+def _check_length(limits: Limits, *texts: str) -> None:
+    limit = limits.input_characters
     if sum(map(len, texts)) > limit:
         raise InvalidParams(
             f"Input exceeds the maximum length of {limit} characters.",
@@ -206,12 +205,36 @@ def _inline_url(url: str, index: int) -> str:
     return url
 
 
-def _local_image(path: str, number: int) -> list[dict[str, Any]]:
+def _check_images(limits: Limits, parts: Sequence[Any]) -> None:
+    for index, part in enumerate(parts):
+        if isinstance(part, LocalImageInput) and _size(part.path) > limits.image_bytes:
+            raise InvalidParams(
+                f"The image exceeds the maximum size of {limits.image_bytes} bytes.",
+                data={"field": f"input[{index}].path", "limit": limits.image_bytes},
+                code=ErrorCode.INVALID_PARAMS,
+            )
+
+
+def _size(path: str) -> int:
     try:
-        # A pipe or device would never end.
-        blob = Path(path).read_bytes() if Path(path).is_file() else None
+        return Path(path).stat().st_size
     except (OSError, ValueError):
-        blob = None
+        return 0
+
+
+def _read(path: str, limit: int) -> bytes | None:
+    try:
+        if not Path(path).is_file():  # a pipe or device would never end
+            return None
+        with Path(path).open("rb") as file:
+            blob = file.read(limit + 1)
+    except (OSError, ValueError):
+        return None
+    return blob if len(blob) <= limit else None
+
+
+def _local_image(path: str, number: int, limit: int) -> list[dict[str, Any]]:
+    blob = _read(path, limit)
     if blob is None:
         return [{"type": "input_text", "text": f"(The image {Path(path).name} could not be read.)"}]
     kind = mimetypes.guess_type(path)[0] or "image/png"

@@ -4,13 +4,13 @@ The queue goes on by itself after a turn and whenever the thread is loaded. A tu
 pauses it, until a client starts a turn or resumes it.
 """
 
-import sys
 from dataclasses import replace
 from functools import partial
 
 from pydantic import ValidationError
 from unspool_protocol.turn_methods import TurnStartParams
 
+from unspool_server.config import Limits
 from unspool_server.errors import RequestError, StoreClosed
 from unspool_server.history.queue import QueuedInput, queue_record
 from unspool_server.sessions.clock import new_id
@@ -67,7 +67,7 @@ async def start_next(session: Session) -> None:
 
 def _plan(session: Session, entry: QueuedInput) -> TurnPlan:
     params = TurnStartParams.model_validate({**entry.params, "threadId": session.thread_id})
-    message = queued_message(params)
+    message = queued_message(params, session.env.config.limits)
     return TurnPlan(
         for_turn(session.settings, params),
         [] if message is None else [replace(message, queue_id=entry.queue_id)],
@@ -77,10 +77,10 @@ def _plan(session: Session, entry: QueuedInput) -> TurnPlan:
     )
 
 
-def queued_message(params: TurnStartParams) -> TurnMessage | None:
+def queued_message(params: TurnStartParams, limits: Limits) -> TurnMessage | None:
     """The message of a `turn/start` that was accepted, however long it may be by now. Raises InvalidParams."""
     given = (params.input, params.client_user_message_id, params.additional_context, params.tool_output)
-    return turn_message(*given, limit=sys.maxsize)
+    return turn_message(*given, limits=limits, accepted=True)
 
 
 async def pause(session: Session) -> None:

@@ -63,8 +63,8 @@ async def update(session: Session, params: ThreadQueueUpdateParams) -> list[Clie
     if params.input is None:
         return await change_queue(session, "moved", entry, _place(session, entry, params.position))
     given = [one.model_dump(by_alias=True, mode="json") for one in params.input]
-    limit = session.env.config.limits.input_characters
-    if turn_message(params.input, entry.params.get("clientUserMessageId"), limit=limit) is None:
+    limits = session.env.config.limits
+    if turn_message(params.input, entry.params.get("clientUserMessageId"), limits=limits) is None:
         raise InvalidParams("input must not be empty", data={"field": "input"})
     kept = {name: value for name, value in entry.params.items() if name != "toolOutput"}
     newer = replace(entry, params={**kept, "input": given})

@@ -18,6 +18,7 @@ from unspool_protocol.log import NewRecord
 from unspool_protocol.turns import Turn as WireTurn
 from unspool_protocol.turns import TurnError, TurnParams
 
+from unspool_server.config import ConfigError
 from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
 from unspool_server.history.calls import marked, with_ours
@@ -147,6 +148,8 @@ class Turn:
         except ModelError as error:
             full = isinstance(error, ContextLengthExceeded)
             await self.session.step(partial(self._fail, error.message, error.info, window_full=full))
+        except ConfigError as error:  # a model service is looked at when it is asked first
+            await self.session.step(partial(self._fail, error.message, "other"))
         except WriteFailed:
             await self.session.step(partial(self._fail, "the log could not be written; nothing was changed", "other"))
         except Exception as error:
