@@ -22,6 +22,11 @@ class WebSocketDaemon:
         self.url = ""
         self.log: list[str] = []
 
+    @property
+    def pid(self) -> int:
+        """The process, once it is entered."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             self._command,
