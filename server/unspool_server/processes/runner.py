@@ -67,6 +67,7 @@ class Process:
         self._on_output = on_output
         self._text = TextStream()
         self._control, self._output, self._status = -1, -1, -1
+        self._group: int | None = None
         self._orders = bytearray()
         self._news = b""
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,12 +125,18 @@ class Process:
         """Wait until neither it nor anything it started is left."""
         if self._supervisor is not None:
             # Its output must go on being read, or a supervisor that passes on a terminal's could not end.
-            if await self._supervisor.wait() != 0 and self.pid is not None:
-                # It was killed itself, so that it could not see to the command's children.
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
-        self._read_status()
+            status = await self._supervisor.wait()
+            self._read_status()
+            if status != 0:
+                self._kill_group()
         self._let_go()
+
+    def _kill_group(self) -> None:
+        """The supervisor was killed itself, and could not see to what the command started. Once: numbers come again."""
+        group, self._group = self._group, None
+        if group is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
 
     def _order(self, order: Mapping[str, Any]) -> None:
         if self._control >= 0:
@@ -194,7 +201,7 @@ class Process:
             logger.warning("the supervisor of a command said: %s", line.decode(errors="replace"))
             return
         if "pid" in news:
-            self.pid = news["pid"]
+            self.pid = self._group = news["pid"]
         elif "begun" in news:
             if not self._begun.done():
                 self._begun.set_result(None)
