@@ -4,7 +4,7 @@
     ├── RequestError(code, message, data)      the client's fault; safe to show
     │   ├── InvalidParams · NotInitialized · AlreadyInitialized · UnknownMethod · KeyReused
     │   ├── ThreadNotFound · NotMaterialised · ThreadBusy · TurnsOutOfRange · Unsupported
-    │   ├── Overloaded · RateLimited(wait_ms) · LimitReached(limit, most) · Forbidden(scope) · PathRefused
+    │   ├── Overloaded · RateLimited(wait_ms) · LimitReached(limit, most) · Forbidden(scope) · OwnersOnly · PathRefused
     ├── StoreError                             disk or another writer
     │   ├── LogConflict(expected, actual) · LogCorrupt(path, line) · LogMissing · WriterHeld(holder)
     │   ├── WriteFailed(retryable) · StoreClosed · DependentThreads(thread_ids)
@@ -158,6 +158,15 @@ class Forbidden(RequestError):
 
     def __init__(self, what: str, scope: str) -> None:
         super().__init__(f"{what} requires the scope `{scope}`", data={"scope": scope})
+
+
+class OwnersOnly(RequestError):
+    """What concerns the server as a whole, asked for with a token of a named tenant."""
+
+    reason = "forbidden"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is for the machine's owner, not for a tenant", data={"field": "tenant"})
 
 
 class PathRefused(RequestError):

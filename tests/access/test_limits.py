@@ -90,6 +90,15 @@ def test_connections_of_one_token_share_its_bucket_and_a_new_one_is_no_new_allow
         first.admit()
 
 
+def test_a_token_that_bears_the_name_of_whoever_needs_none_is_counted_like_any_other() -> None:
+    gatekeeper = Gatekeeper(Limits(requests_per_second=9, token_requests_per_second=1, token_request_burst=1), Clock())
+    namesake = principal(OWNER.name)
+    assert namesake == OWNER
+    gatekeeper.meter(namesake).admit()
+    with pytest.raises(RateLimited):
+        gatekeeper.meter(namesake).admit()
+
+
 async def test_a_connection_that_sends_too_many_requests_is_told_when_to_come_again(house: House) -> None:
     house.offline()
     house.tables["limits"] = {"requests_per_second": 0.001, "request_burst": 2}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from unspool_protocol.methods import METHODS
 from unspool_server.access.principal import OWNER, Principal, Scope
-from unspool_server.access.scopes import CHANGING_FIELDS, METHOD_SCOPES, scope_of
+from unspool_server.access.scopes import CHANGING_FIELDS, METHOD_SCOPES, OWNERS_ONLY, scope_of
 
 from tests.access.callers import caller, principal
 from tests.interaction.house import House
@@ -75,3 +75,20 @@ async def test_a_reader_follows_a_thread_and_cannot_change_it_a_writer_cannot_de
         await owner.event("thread/deleted", threadId=thread)
         for client in clients:
             await client.close()
+
+
+async def test_what_concerns_the_whole_server_is_refused_to_every_token_of_a_tenant(house: House) -> None:
+    house.offline()
+    async with house.daemon() as daemon:
+        owner, tenant = await caller(daemon, OWNER), await caller(daemon, principal("t", "a"))
+        await owner.turn(await owner.start(cwd=str(house.work)), "hidden")
+        for method in sorted(OWNERS_ONLY):
+            refused = await tenant.refused(method, {})
+            assert (refused.reason, refused.message) == (
+                "forbidden",
+                f"{method} is for the machine's owner, not for a tenant",
+            )
+        assert not daemon.services.env.lifecycle.stopping.is_set()
+        assert (await owner.call("server/diagnostics", {}))["writers"]
+        await owner.close()
+        await tenant.close()

@@ -52,6 +52,7 @@ def refusal(token: str) -> str:
         ({"aud": None}, "websocket jwt audience mismatch"),
         ({"aud": ["a", "b"]}, "websocket jwt audience mismatch"),
         ({"aud": {"aud": 1}}, "invalid websocket jwt"),
+        ({"tenant": "\ud800"}, "invalid websocket jwt"),
         ({"tenant": 5}, "invalid websocket jwt"),
         ({"scope": {"read": True}}, "invalid websocket jwt"),
     ],

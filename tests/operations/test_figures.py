@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from unspool_server.access.bearer import Capability, CapabilityTokens, digest_of
-from unspool_server.access.principal import OWNER
+from unspool_server.access.principal import OWNER, Principal
 from unspool_server.telemetry import metrics
 from unspool_server.telemetry.exposition import exposition
 from unspool_server.telemetry.instruments import Counter, Histogram, Metric, Sample
@@ -175,13 +175,15 @@ def test_no_label_names_a_thread_a_turn_or_a_client() -> None:
 
 async def test_figures_need_the_token_where_clients_need_one(house: House) -> None:
     async with house.daemon() as daemon:
-        tokens = CapabilityTokens([Capability(digest_of("t0ken"), OWNER)])
+        known = {"t0ken": OWNER, "tenants": Principal("t", "a", OWNER.scopes)}
+        tokens = CapabilityTokens([Capability(digest_of(token), who) for token, who in known.items()])
         guarded = TestClient(application(daemon.shared, Rules(tokens)), "http://127.0.0.1")
         open_to_all = TestClient(application(daemon.shared, Rules()), "http://127.0.0.1")
         answers = await asyncio.to_thread(
             lambda: [
                 guarded.get("/metrics").status_code,
                 guarded.get("/metrics", headers={"authorization": "Bearer t0ken"}).status_code,
+                guarded.get("/metrics", headers={"authorization": "Bearer tenants"}).status_code,
                 guarded.get("/healthz").status_code,
                 open_to_all.get("/metrics").status_code,
                 open_to_all.get("/metrics", headers={"origin": "http://evil"}).status_code,
@@ -189,7 +191,7 @@ async def test_figures_need_the_token_where_clients_need_one(house: House) -> No
         )
         accept = {"accept": "application/openmetrics-text; version=1.0.0"}
         negotiated = await asyncio.to_thread(lambda: open_to_all.get("/metrics", headers=accept))
-    assert answers == [401, 200, 200, 200, 403]
+    assert answers == [401, 200, 403, 200, 200, 403]
     assert negotiated.headers["content-type"].startswith("application/openmetrics-text")
     assert negotiated.text.endswith("# EOF\n")
 

@@ -77,10 +77,13 @@ class Gatekeeper:
                 del self._open[principal]
 
     def meter(self, principal: Principal = OWNER) -> Meter:
-        """A meter for one connection. Whoever comes without a token is counted by connection alone."""
+        """A meter for one connection. Whoever comes without a token is counted by connection alone.
+
+        That is no matter of the name: a token may be anybody's namesake.
+        """
         limits = self.limits
         own = Bucket(limits.requests_per_second, limits.request_burst, self.clock)
-        return Meter((own,) if principal == OWNER else (own, self._bucket_of(principal)))
+        return Meter((own,) if principal is OWNER else (own, self._bucket_of(principal)))
 
     def _bucket_of(self, principal: Principal) -> Bucket:
         """Kept when its last connection ends, so that a new connection is no new allowance."""

@@ -7,7 +7,7 @@ from unspool_protocol.methods import EMPTY_LISTS
 from unspool_protocol.thread_object import ThreadOverrides
 
 from unspool_server.access.principal import Principal, Scope
-from unspool_server.errors import Forbidden
+from unspool_server.errors import Forbidden, OwnersOnly
 
 _READ = (
     "model/list",
@@ -79,6 +79,9 @@ METHOD_SCOPES: Mapping[str, Scope] = {
 }
 """Every method but `initialize`, which needs none."""
 
+OWNERS_ONLY = frozenset({"config/mcpServer/reload", "server/diagnostics", "server/shutdown"})
+"""About the server as a whole, and so about every tenant's threads: no token of a named tenant may do these."""
+
 CHANGING_FIELDS: Mapping[str, frozenset[str]] = {
     "thread/resume": frozenset(field.alias or name for name, field in ThreadOverrides.model_fields.items()),
 }
@@ -96,7 +99,9 @@ def scope_of(method: str, params: Any) -> Scope:
 
 
 def check_scope(principal: Principal, method: str, params: Any) -> None:
-    """Raises Forbidden, which names the scope that is missing."""
+    """Raises Forbidden, which names the scope that is missing, or says that no scope of a named tenant will do."""
     scope = scope_of(method, params)
     if not principal.may(scope):
         raise Forbidden(method, scope)
+    if principal.tenant and method in OWNERS_ONLY:
+        raise OwnersOnly(method)

@@ -95,9 +95,14 @@ def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
 
 def _text(claims: Mapping[str, Any], name: str) -> str | None:
     value = claims.get(name)
-    if value is not None and not isinstance(value, str):
+    if value is not None and not (isinstance(value, str) and _encodable(value)):
         raise Unauthorized(INVALID)
     return value
+
+
+def _encodable(text: str) -> bool:
+    """Half a surrogate pair can neither be recorded nor looked up."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _texts(claims: Mapping[str, Any], name: str) -> list[str]:

@@ -61,11 +61,12 @@ class Gate:
             return
         try:
             principal = self._principal(headers)
+            scope = {**scope, PRINCIPAL: principal}
             if scope["type"] != "websocket":
                 await self._app(scope, receive, send)
                 return
             with self._gatekeeper.connection(principal):
-                await self._app({**scope, PRINCIPAL: principal}, receive, send)
+                await self._app(scope, receive, send)
         except Unauthorized as error:
             await _refuse(PlainTextResponse(str(error), status_code=401), scope, receive, send)
         except TooManyConnections as error:

@@ -78,6 +78,8 @@ def application(shared: Shared, rules: Rules) -> ASGIApp:
         return _draining() if shared.lifecycle.draining else Response()
 
     async def tell_figures(request: Request) -> Response:
+        if request.scope[PRINCIPAL].tenant:
+            return PlainTextResponse("figures are for the machine's owner, not for a tenant", status_code=403)
         body, content_type = exposition(shared.figures(), request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
