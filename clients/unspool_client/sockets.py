@@ -57,12 +57,16 @@ async def open_socket(
         token: Sent as a bearer token in the upgrade request.
 
     Raises:
-        ConnectFailed: Nobody listens there, or the upgrade was refused.
+        ConnectFailed: No address, nobody listens there, or the upgrade was refused.
     """
     sent = dict(headers or {})
     if token is not None:
         sent["Authorization"] = f"Bearer {token}"
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # looked at only when it is asked for
+    except ValueError as error:
+        raise ConnectFailed(f"{url!r} is no WebSocket address", retryable=False) from error
     try:
         if parts.scheme == "unix":
             opening = unix_connect(
@@ -88,7 +92,7 @@ async def open_socket(
         return WebSocketChannel(await opening)
     except InvalidStatus as error:
         status = error.response.status_code
-        body = bytes(error.response.body or b"").decode(errors="replace").strip()
+        body = _printable(bytes(error.response.body or b""))
         text = f"{_shown(url)} refused the connection with {status}{f' ({body})' if body else ''}"
         raise ConnectFailed(text, retryable=status in _RETRYABLE_STATUS) from error
     except InvalidURI as error:
@@ -99,4 +103,11 @@ async def open_socket(
 
 def _shown(url: str) -> str:
     """The address without what may be secret in it."""
-    return urlsplit(url)._replace(query="", fragment="").geturl()
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _printable(body: bytes) -> str:
+    """The beginning of what some server answers, as one line without signs that would do something to a terminal."""
+    text = " ".join(body[:400].decode(errors="replace").split())
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)

@@ -41,7 +41,11 @@ def find_token(
         return _named(Path(token_file))
     if given := env.get(TOKEN_VARIABLE, "").strip():
         return given
-    if urlsplit(url).scheme not in ("ws", "wss") or urlsplit(url).hostname not in LOOPBACK:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None  # no address; the attempt to connect says so
+    if parts.scheme not in ("ws", "wss") or parts.hostname not in LOOPBACK:
         return None
     try:
         return (_home(home, env) / TOKEN_FILE).read_text("utf-8").strip() or None

@@ -82,6 +82,31 @@ async def test_a_port_where_nobody_listens_is_a_typed_error() -> None:
     assert caught.value.retryable and not caught.value.maybe_executed
 
 
+@pytest.mark.parametrize("url", ["ws://127.0.0.1:port", "ws://127.0.0.1:99999", "ws://[::1", "bogus", ""])
+async def test_what_is_no_address_is_a_typed_error(url: str) -> None:
+    with pytest.raises(ConnectFailed, match="is no WebSocket address") as caught:
+        async with Client.connect(url):
+            pass
+    assert not caught.value.retryable
+
+
+async def test_what_another_server_answers_does_nothing_to_a_terminal_and_the_address_keeps_its_secret() -> None:
+    def refuse(socket: ServerConnection, request: Request) -> Response:
+        return socket.respond(404, "no\n\x1b[2J" + "x" * 10_000)
+
+    async def handler(socket: ServerConnection) -> None:
+        raise AssertionError("never reached")
+
+    async with serve(handler, "127.0.0.1", 0, process_request=refuse) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        with pytest.raises(ConnectFailed) as caught:
+            async with Client.connect(f"ws://user:secret@127.0.0.1:{port}"):
+                pass
+    told = str(caught.value)
+    assert told.startswith(f"ws://127.0.0.1:{port} refused the connection with 404 (no \ufffd[2Jxxx")
+    assert len(told) < 500
+
+
 async def test_answers_find_their_requests_in_any_order(daemon: FakeDaemon) -> None:
     held: list[tuple[Peer, dict[str, Any]]] = []
 

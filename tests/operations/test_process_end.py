@@ -6,6 +6,8 @@ import signal
 import socket
 
 import pytest
+from click.testing import CliRunner
+from unspool_server.cli.operating import health
 
 from tests.interaction.house import House, StdioWire
 from tests.interaction.stories import HANG, word
@@ -91,6 +93,13 @@ async def test_health_asks_the_listener_and_fails_where_nobody_listens(house: Ho
     gone = await run("health", f"http://{address}")
     assert (live[:2], ready[:2]) == ((0, "healthy\n"), (0, "ready\n"))
     assert gone[0] == 1 and gone[2].startswith(f"no answer from http://{address}")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://h:port", "http://h:99999", "http://a b", "ftp://h", "h:1"])
+def test_health_of_what_is_no_address_is_a_wrong_use(url: str) -> None:
+    asked = CliRunner().invoke(health, [url])
+    assert (asked.exit_code, isinstance(asked.exception, SystemExit)) == (2, True)
+    assert "is no http:// or ws:// address" in asked.output
 
 
 async def test_doctor_looks_at_a_home_that_nobody_serves(house: House) -> None:

@@ -23,22 +23,26 @@ def health(url: str, ready: bool) -> None:
     import http.client
     import ssl
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https", "ws", "wss") or parts.hostname is None:
-        raise click.UsageError(f"{url} is no http:// or ws:// address")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or not host.isprintable() or " " in host or parts.scheme not in ("http", "https", "ws", "wss"):
+        raise click.UsageError(f"{url!r} is no http:// or ws:// address")
     path = "/readyz" if ready else "/healthz"
     if parts.scheme in ("https", "wss"):
         # Nothing is sent or believed but the status, so a certificate of the operator's own making is good enough.
         context = ssl._create_unverified_context()
-        asked: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=_HEALTH_S, context=context
-        )
+        asked: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, timeout=_HEALTH_S, context=context)
     else:
-        asked = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_HEALTH_S)
+        asked = http.client.HTTPConnection(host, port, timeout=_HEALTH_S)
     try:
         asked.request("GET", path)
         status = asked.getresponse().status
-    except (OSError, http.client.HTTPException) as error:
+    except http.client.HTTPException as error:  # what it says may be anything
+        raise Failure(f"no answer from {url} that is HTTP") from error
+    except (OSError, UnicodeError) as error:
         raise Failure(f"no answer from {url}: {error}") from error
     finally:
         asked.close()
