@@ -113,7 +113,15 @@ async def test_a_request_addressed_to_a_foreign_name_is_refused_so_that_no_page_
     async with listen_tcp(shared, "127.0.0.1", 0, rules=Rules(provenance=provenance)) as listener:
         for host in ("127.0.0.1", "127.0.0.1:4500", "localhost:1", "LOCALHOST", "[::1]:9", "devbox:80", "devbox."):
             assert (await knock(listener.address, {"Host": host})).status == 101, host
-        for host in ("evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", "dev"):
+        for host in (
+            "[::1]evil.example",
+            "[::1%evil.example]",
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "dev",
+        ):
             answer = await knock(listener.address, {"Host": host})
             assert (answer.status, answer.body) == (403, b"host not allowed"), host
         assert (await knock(listener.address, {"Host": ""})).status in (400, 403)

@@ -130,6 +130,16 @@ def test_libraries_tell_warnings_only_since_some_log_addresses_with_keys(lines: 
     assert [entry["event"] for entry in lines.entries()] == ["ours"]
 
 
+def test_nothing_in_a_line_for_people_does_anything_to_a_terminal_or_passes_for_another_line() -> None:
+    error = ValueError("c\rd\x1b[2J")
+    facts = {"name": "unspool.test", "levelname": "WARNING", "levelno": logging.WARNING, "msg": "it said: a\nb\x1b[2J"}
+    record = logging.makeLogRecord({**facts, "exc_info": (ValueError, error, None)})
+    setattr(record, logs._FACTS, {"client": "e\nf\x1b[2J"})
+    told = logs._Rendered("console", colors=False).format(record)
+    assert "it said: a\\nb\\x1b[2J" in told and "ValueError: c\\rd\\x1b[2J" in told and "'e\\nf\\x1b[2J'" in told
+    assert not {"\x1b", "\r"} & set(told)
+
+
 def test_people_get_one_line_of_words_and_facts() -> None:
     facts = {"name": "unspool.test", "levelname": "INFO", "levelno": logging.INFO, "msg": "turn ended"}
     record = logging.makeLogRecord(facts)

@@ -5,6 +5,7 @@ import json
 import socket
 import stat
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from unspool_server.access.bearer import Capability, CapabilityTokens, digest_of
 from unspool_server.access.principal import OWNER
 from unspool_server.connection import Shared
+from unspool_server.transport import heads
 from unspool_server.transport.gate import Rules
 from unspool_server.transport.unix import UnixListener
 from unspool_server.transport.websocket import Listener, ListenRefused, listen_tcp
@@ -54,6 +56,23 @@ async def http(listener: Listener, start: str, headers: Mapping[str, str] | None
     await writer.wait_closed()
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    "start", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET"]
+)
+async def test_whoever_does_not_come_out_with_a_request_is_let_go_and_no_websocket_is(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch, start: bytes
+) -> None:
+    monkeypatch.setattr(heads, "HEAD_S", 0.05)
+    async with connect(url(listener)) as client:
+        reader, writer = await asyncio.open_connection(*listener.address)
+        writer.write(start)
+        with suppress(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), WAIT_S)
+        writer.close()
+        await client.send(INITIALIZE)
+        assert (await recv(client))["id"] == 0
 
 
 @pytest.mark.parametrize("path", ["/", "/foo", "/a/b?c=d", "/healthz"])

@@ -60,7 +60,8 @@ def _same_origin(allowed: str, origin: str) -> bool:
 
 def _without_port(host: str) -> str:
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        address, _, rest = host[1:].partition("]")
+        return address if rest == "" or rest.startswith(":") else host
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
@@ -69,4 +70,4 @@ def _is_address(name: str) -> bool:
         ipaddress.ip_address(name)
     except ValueError:
         return False
-    return True
+    return "%" not in name  # what stands behind it may be anything

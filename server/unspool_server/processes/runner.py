@@ -198,9 +198,11 @@ class Process:
         try:
             news = json.loads(line)
         except ValueError:
+            news = None
+        if not isinstance(news, dict):
             logger.warning("the supervisor of a command said: %s", line.decode(errors="replace"))
             return
-        if "pid" in news:
+        if "pid" in news and self.pid is None:
             self.pid = self._group = news["pid"]
         elif "begun" in news:
             if not self._begun.done():

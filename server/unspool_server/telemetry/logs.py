@@ -92,7 +92,17 @@ class _Rendered(logging.Formatter):
         """One line; for people also the traceback below it."""
         if self._render is None:
             self._render = _renderer(self._kind, colors=self._colors)
-        return self._render(_entry(record))
+        entry = _entry(record)
+        if self._kind != "json":
+            entry["event"] = _harmless(entry["event"])
+            if "exception" in entry:
+                entry["exception"] = "\n".join(map(_harmless, entry["exception"].split("\n")))
+        return self._render(entry)
+
+
+def _harmless(text: str) -> str:
+    """One line, with nothing in it that would do something to a terminal; JSON does without."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def _renderer(kind: str, *, colors: bool) -> Callable[[dict[str, Any]], str]:

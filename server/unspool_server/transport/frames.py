@@ -21,6 +21,7 @@ from websockets.server import ServerProtocol
 
 from unspool_server.config import WebSocketOptions
 from unspool_server.telemetry.logs import event as log_event
+from unspool_server.transport.heads import HeadProtocol
 from unspool_server.transport.liveness import Liveness, seconds_since_ack, tick_s
 
 _log = logging.getLogger("unspool.transport")
@@ -57,7 +58,9 @@ class FrameConfig(uvicorn.Config):
     """uvicorn's configuration and what our protocol needs beside it."""
 
     def __init__(self, app: ASGIApp, options: WebSocketOptions, **settings: Any) -> None:
-        super().__init__(app, ws=FrameProtocol, ws_per_message_deflate=options.compression, **settings)
+        super().__init__(
+            app, http=HeadProtocol, ws=FrameProtocol, ws_per_message_deflate=options.compression, **settings
+        )
         self.options = options
 
 
