@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from unspool_server.sessions.tools import terminals
 
 from tests.fixtures.mockmodel import Mock
 from tests.interaction.house import House
@@ -110,6 +111,21 @@ def _last(mock: Mock) -> list[str]:
     """What the second look brought: the rest, and the first line where the first look came before it."""
     told_at_first = "first" in outputs(mock)["c1"]
     return ["last", ""] if told_at_first else ["first", "last", ""]
+
+
+async def test_one_round_cannot_run_more_commands_than_may_run_at_once(
+    house: House, mock: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "MAX_TERMINALS", 2)
+    shell_house(house, mock)
+    mock.push(*(command("sleep 600", f"c{number}", yield_time_ms=1) for number in range(3)))
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work), **FULL)
+        await client.turn(thread, "go")
+        states = sorted(output_lines(mock, f"c{number}")[0].split()[0] for number in range(3))
+        assert states == ["Process", "Process", "exec_command"]
+        assert len((await client.call("thread/backgroundTerminals/list", {"threadId": thread}))["data"]) == 2
 
 
 async def test_a_terminal_can_be_written_to_and_clients_are_told(house: House, mock: Mock) -> None:

@@ -121,27 +121,35 @@ class ExecCommand:
                 effect="Give a cwd when you start the next turn.",
             )
             return ToolResult(failed("the thread has no working directory on this system"))
-        number = turn.session.terminals.new_number()
-        if number is None:
-            return ToolResult(failed(f"{MAX_TERMINALS} commands are running already; end one of them first"))
-        argv = shell_argv(turn.session.env, given.cmd, shell=given.shell, login=given.login)
-        cwd = absolute_path(given.workdir or "", turn.plan.settings.cwd)
-        item = command_item(call.call_id, given.cmd, argv, cwd)
-        refusal = await _refusal(turn, call, Question(item, argv, given.justification))
-        if refusal is not None:
-            return refusal
-        started = {"process_id": str(number), "source": "unifiedExecStartup"}
-        terminal = Terminal(turn, item.model_copy(update=started), number)
-        command = Command(argv, cwd, command_environment(turn.session), tty=bool(given.tty))
-        try:
-            await turn.session.terminals.start(terminal, command)
-        except CommandNotStarted as error:
-            return _not_run(turn, item, ItemStatus.FAILED, not_started(error.reason))
+        with turn.session.terminals.place() as number:
+            if number is None:
+                return ToolResult(failed(f"{MAX_TERMINALS} commands are running already; end one of them first"))
+            terminal = await _started(turn, call, given, number)
+        if isinstance(terminal, ToolResult):
+            return terminal
         try:
             return await _told(turn.session, terminal, given, YIELD_MS)
         except asyncio.CancelledError:
             call.left = await terminal.abandon()
             raise
+
+
+async def _started(turn: "Turn", call: "OpenCall", given: "ExecArguments", number: int) -> Terminal | ToolResult:
+    """Run the command if it may run; what the model is told where it does not."""
+    argv = shell_argv(turn.session.env, given.cmd, shell=given.shell, login=given.login)
+    cwd = absolute_path(given.workdir or "", turn.plan.settings.cwd)
+    item = command_item(call.call_id, given.cmd, argv, cwd)
+    refusal = await _refusal(turn, call, Question(item, argv, given.justification))
+    if refusal is not None:
+        return refusal
+    started = {"process_id": str(number), "source": "unifiedExecStartup"}
+    terminal = Terminal(turn, item.model_copy(update=started), number)
+    command = Command(argv, cwd, command_environment(turn.session), tty=bool(given.tty))
+    try:
+        await turn.session.terminals.start(terminal, command)
+    except CommandNotStarted as error:
+        return _not_run(turn, item, ItemStatus.FAILED, not_started(error.reason))
+    return terminal
 
 
 @dataclass(frozen=True, slots=True)

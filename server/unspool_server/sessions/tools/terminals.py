@@ -7,7 +7,8 @@ neither who may start one (`approvals`) nor what the model reads of it (`shell_t
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from unspool_protocol.items import CommandExecutionItem, ItemStatus
@@ -205,18 +206,25 @@ class Terminals:
         self._session = session
         self._known: dict[int, Terminal] = {}
         self._all: set[Terminal] = set()
+        self._reserved: set[int] = set()
 
-    def new_number(self) -> int | None:
-        """A number that means no other terminal of this thread, also none that its history tells of by likelihood.
+    @contextmanager
+    def place(self) -> Iterator[int | None]:
+        """A place among those that may run, held until the command was started or is not to be.
 
-        None when too many run.
+        Gives a number that means no other terminal of this thread, also none that its history tells of by likelihood;
+        None when too many run or are about to: a round of the model's may call for any number at once.
         """
-        running = sum(terminal.exit_code is None for terminal in self._known.values())
-        if running >= MAX_TERMINALS:
-            return None
-        while (number := 1000 + secrets.randbelow(99_000)) in self._known:
+        if len(self.running()) + len(self._reserved) >= MAX_TERMINALS:
+            yield None
+            return
+        while (number := 1000 + secrets.randbelow(99_000)) in self._known or number in self._reserved:
             pass
-        return number
+        self._reserved.add(number)
+        try:
+            yield number
+        finally:
+            self._reserved.discard(number)
 
     def find(self, number: int) -> Terminal | None:
         """The terminal that the model means."""
