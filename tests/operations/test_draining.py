@@ -83,6 +83,17 @@ async def test_a_running_turn_gets_its_time_and_new_ones_are_refused_meanwhile(h
     assert word(client.seen[-1]) == "connection/closing"
 
 
+async def test_a_thread_that_was_closed_for_the_end_is_not_said_to_be_unknown(house: House) -> None:
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "one")
+        await daemon.services.sessions.close()
+        for method in ("turn/start", "thread/rollback", "thread/resume"):
+            params = {"threadId": thread, "input": [{"type": "text", "text": "two"}], "numTurns": 1}
+            assert (await client.refused(method, params)).reason == "shuttingDown", method
+
+
 async def test_a_turn_that_takes_too_long_is_interrupted_with_a_history_that_goes_on(house: House) -> None:
     house.settings |= BRIEFLY
     house.offline(*HANG)

@@ -15,6 +15,9 @@ from tests.torture.server_process import ServerProcess
 EXPECTED = frozenset({"activeTurn", "turnsOutOfRange", "nothingToUndo", "noActiveTurn", "turnMismatch"})
 """Refusals that a lively thread may give."""
 
+LONG = 1500
+"""Characters that make a word a long one: what such a turn says does not fit into buffers."""
+
 TURN_S = 240.0
 """Longest wait for the end of a turn."""
 
@@ -90,13 +93,21 @@ class Driver:
             await self._server.url(), self._hear, self.complaints.append, capabilities=no_replay
         )
         line.on_gone(self._wake)
-        await line.call("thread/resume", threadId=self.thread_id, excludeTurns=True)
+        await self._resume(line, self.thread_id)
         while self._open:
             method, params = self._open[0]
             if params["threadId"] != self.thread_id:
-                await line.call("thread/resume", threadId=params["threadId"], excludeTurns=True)
+                await self._resume(line, params["threadId"])
             await self._ask(line, method, params)
         return line
+
+    async def _resume(self, line: Line, thread_id: str) -> None:
+        try:
+            await line.call("thread/resume", threadId=thread_id, excludeTurns=True)
+        except Refused as refused:
+            if refused.reason != "closing":
+                raise
+            raise Cut from refused
 
     async def _move(self, line: Line) -> None:
         kinds = ["turn"] * 6 + ["interrupt", "queue", "rollback", "undo", "compact", "summarise", "fork", "name"]
@@ -158,7 +169,8 @@ class Driver:
     async def _begin(self, line: Line, thread_id: str, **more: Any) -> str:
         number = self._next()
         count = self._chance.randint(1, self._words)
-        text = " ".join(f"{number}.{word}" for word in range(count))
+        long = "-" * LONG if self._chance.random() < 0.25 else ""
+        text = " ".join(f"{number}.{word}{long}" for word in range(count))
         params = {
             "threadId": thread_id,
             "input": [{"type": "text", "text": text}],

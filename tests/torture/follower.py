@@ -20,16 +20,24 @@ class Follower:
     Args:
         watches: Follow with `thread/subscribe`, which keeps nothing loaded, instead of `thread/resume`.
         slow: Its policy for when it is too slow; None leaves the choice to the server.
+        dawdles: Stop reading for so long that the server notices, and with little room for what comes meanwhile.
     """
 
     def __init__(
-        self, name: str, server: ServerProcess, chance: random.Random, words: Words, *, watches: bool, slow: str | None
+        self,
+        name: str,
+        server: ServerProcess,
+        chance: random.Random,
+        words: Words,
+        *,
+        watches: bool,
+        slow: str | None,
+        dawdles: bool = False,
     ) -> None:
-        self.name, self.watches, self.slow = name, watches, slow
+        self.name, self.watches, self.slow, self._dawdles = name, watches, slow, dawdles
         self.accounts: dict[str, Account] = {}
         self.complaints: list[str] = []
         self.connections = self.messages = self.given_up = 0
-        self.unreadable_farewells = 0
         self._server, self._chance, self._words = server, chance, words
         self._following: set[str] = set()
         self._line: Line | None = None
@@ -85,7 +93,7 @@ class Follower:
         self.connections += 1
         self._following.clear()
         wish = {} if self.slow is None else {"slowClient": self.slow}
-        small = self._chance.random() < 0.4
+        small = self._chance.random() < 0.4 or self._dawdles
         self._line = line = await Line.open(
             await self._server.url(), self._hear, self._complain, capabilities=wish, small=small
         )
@@ -109,6 +117,8 @@ class Follower:
                     "thread/resume", answered=answered, threadId=thread_id, replay=replay, excludeTurns=True
                 )
         except Refused as refused:
+            if refused.reason == "closing":  # it is being unloaded this instant; who comes again loads it
+                raise Cut from refused
             self._complain(f"thread {thread_id} after {after}: {refused}")
             raise Cut from refused
 
@@ -120,10 +130,10 @@ class Follower:
         while True:
             await line.rest(pause(self._chance, 2.0))
             dice = self._chance.random()
-            if dice < 0.35:
+            if dice < 0.35 or (self._dawdles and dice < 0.9):
                 line.stop_reading()
                 try:
-                    await line.rest(pause(self._chance, 2.0))
+                    await line.rest(self._chance.uniform(6.0, 15.0) if self._dawdles else pause(self._chance, 2.0))
                 finally:
                     line.read_on()
             elif dice < 0.55:

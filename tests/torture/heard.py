@@ -25,6 +25,7 @@ class Words:
 
     def __init__(self) -> None:
         self._said: dict[str, bytes] = {}
+        self._pieces: dict[str, str] = {}
 
     def mark(self, params: Mapping[str, Any]) -> str:
         """The mark of parameters."""
@@ -32,6 +33,10 @@ class Words:
         mark = hashlib.blake2b(said, digest_size=8).hexdigest()
         self._said.setdefault(mark, said)
         return mark
+
+    def piece(self, text: str) -> str:
+        """The same text, kept once for all clients."""
+        return self._pieces.setdefault(text, text)
 
     def said(self, mark: str) -> str:
         """What a mark stands for, shortened."""
@@ -93,6 +98,6 @@ class Account:
         params = message["params"]
         if method == DELTA:
             self.deltas += 1
-            self.texts.setdefault((params["turnId"], params["itemId"]), []).append(params["delta"])
+            self.texts.setdefault((params["turnId"], params["itemId"]), []).append(self.words.piece(params["delta"]))
             return
         self.events.append(Heard(at, method, self.words.mark(params), line, message.get("replayed") is True))

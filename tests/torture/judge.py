@@ -1,5 +1,6 @@
 """Whether what clients were told is what the log says; the first difference, in words, where it is not."""
 
+import re
 from collections.abc import Iterable, Iterator
 
 from tests.torture.follower import Follower
@@ -96,17 +97,17 @@ def _texts(follower: Follower, account: Account, truth: Truth) -> Iterator[str]:
         cut_off = truth.turns.get(turn_id) == "interrupted"
         if final is None:
             if not cut_off and turn_id in truth.turns and truth.inputs.get(turn_id, 0) < 2:
-                yield f"was shown {text!r} of an item {item_id} that the log does not have"
+                yield f"was shown {_short(text)} of an item {item_id} that the log does not have"
         elif follower.slow == "drop" and not cut_off:
             place = 0
             for piece in pieces:
                 place = final.find(piece, place)
                 if place < 0:
-                    yield f"was shown {piece!r}, which is not in {final!r} at its place"
+                    yield f"was shown {_short(piece)}, which is not in {_short(final)} at its place"
                     break
                 place += len(piece)
         elif follower.slow != "drop" and not (final.startswith(text) or (cut_off and text.startswith(final))):
-            yield f"was shown {text!r}, the log says {final!r} (item {item_id}, {truth.turns.get(turn_id)})"
+            yield f"was shown {_short(text)}, the log says {_short(final)} (item {item_id}, {truth.turns.get(turn_id)})"
 
 
 def _beside(events: list[Heard], number: int) -> str:
@@ -117,3 +118,8 @@ def _beside(events: list[Heard], number: int) -> str:
 def _around(truth: Truth, index: int) -> str:
     shown: list[Recorded] = truth.events[max(0, index - 2) : index + 3]
     return "".join(f"\n    log {event}" for event in shown)
+
+
+def _short(text: str) -> str:
+    """A text for a report: without the filling of long words."""
+    return repr(re.sub("-{20,}", "…", text))[:600]

@@ -24,7 +24,7 @@ wire_api = "offline"
 pace_s = {pace_s}
 [history]
 retained_events = 256
-slow_client_bytes = 65536
+slow_client_bytes = 16384
 [limits]
 connections = 4096
 connections_per_token = 4096

@@ -73,8 +73,10 @@ class Storm:
         for number in range(self.sizes.clients):
             chance = self.sizes.chance(f"client {number}")
             policy = POLICIES[(number // 2) % len(POLICIES)]
-            client = Follower(f"client {number}", self.server, chance, self.words, watches=number % 2 == 1, slow=policy)
-            for thread_id in chance.sample(threads, min(self.sizes.follows, len(threads))):
+            dawdles = number % 10 in (4, 5)
+            client = self._follower(f"client {number}", chance, watches=number % 2 == 1, slow=policy, dawdles=dawdles)
+            follows = self.sizes.follows * (3 if dawdles else 1)
+            for thread_id in chance.sample(threads, min(follows, len(threads))):
                 client.follow(thread_id)
             self.followers.append(client)
 
@@ -107,8 +109,10 @@ class Storm:
             await self.server.start()
         await asyncio.sleep(share)
 
-    def _follower(self, name: str, chance: random.Random, *, watches: bool, slow: str | None = None) -> Follower:
-        return Follower(name, self.server, chance, self.words, watches=watches, slow=slow)
+    def _follower(
+        self, name: str, chance: random.Random, *, watches: bool, slow: str | None = None, dawdles: bool = False
+    ) -> Follower:
+        return Follower(name, self.server, chance, self.words, watches=watches, slow=slow, dawdles=dawdles)
 
     def _fork(self) -> str | None:
         forks = self.promises.forks

@@ -88,9 +88,12 @@ class Sessions:
 
         Raises:
             InvalidParams: No UUID. ThreadNotFound: not loaded, or unknown; the two are not told apart.
+            ShuttingDown: Every thread is being closed.
         """
         session = self._live.get(check_thread_id(thread_id))
         if session is None or session.closing:
+            if self.closing:
+                raise ShuttingDown
             raise ThreadNotFound(f"thread not found: {thread_id}", data={"threadId": thread_id})
         return session
 
