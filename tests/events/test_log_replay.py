@@ -144,6 +144,20 @@ async def test_foreign_and_future_cursors_are_refused_before_anything_happens(
     assert hub.subscribers(THREAD) == 0
 
 
+async def test_a_client_in_a_part_that_was_left_and_brought_back_is_told_all_of_it(
+    replay: LogReplay, store: ListedStore, thread: Thread
+) -> None:
+    for _ in range(6):
+        thread.record()
+    thread.cut("r2", 3)
+    thread.record()
+    undone = Record("r3", 7, "session_meta", {}, extra={"unspool": {"branch": "undo"}})
+    store.add(RolloutInfo(THREAD, "r3", HistoryMode.PAGINATED, undone, Position("r1", 7)))
+    store.records["r3"] = [undone]
+    told = [event.cursor async for event in replay.events_after(THREAD, EventCursor("r1", 4, 0), whole_since="r2")]
+    assert [(one.rollout_id, one.ordinal) for one in told] == [("r1", 5), ("r1", 6), ("r2", 3), ("r2", 4), ("r3", 7)]
+
+
 async def test_a_future_place_in_a_live_stream_is_refused(hub: Hub, thread: Thread) -> None:
     thread.record()
     with pytest.raises(InvalidParams):

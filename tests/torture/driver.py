@@ -1,7 +1,8 @@
 """Who makes things happen on one thread: turns, interrupts, queues, rollbacks, compactions, forks, names.
 
 Every call that changes something has a key. When its connection is cut before the answer comes, it is made again on the
-next one, and must have happened once.
+next one, and must have happened once. So is a `turn/start` whose turn was not seen to end: its answer promises no more
+than the turn's id, and a turn that never began, because the process ended, begins then.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ class Promises:
     turns: dict[str, tuple[str, str]] = field(default_factory=dict)
     completed: dict[str, tuple[str, bool]] = field(default_factory=dict)
     """Turn id to thread id, and whether its end was written."""
+    joined: set[str] = field(default_factory=set)
+    """Messages that joined a turn of another one, and have its id only if it lived long enough to take them in."""
     forks: list[str] = field(default_factory=list)
 
 
@@ -44,6 +47,7 @@ class Driver:
         self._server, self._chance, self._promises, self._words = server, chance, promises, words
         self._numbers = 0
         self._open: list[tuple[str, Message]] = []
+        self._running: dict[str, Message] = {}
         self._line: Line | None = None
         self._deltas = asyncio.Event()
         self._news = asyncio.Event()
@@ -66,14 +70,7 @@ class Driver:
         while True:
             try:
                 line = await self._connect()
-                while True:
-                    waiting = await line.call("thread/queue/list", threadId=self.thread_id)
-                    thread = (await line.call("thread/read", threadId=self.thread_id))["thread"]
-                    if not waiting["data"] and thread["status"]["type"] != "active":
-                        break
-                    if waiting.get("paused") and thread["status"]["type"] != "active":
-                        await line.call("thread/queue/resume", threadId=self.thread_id)
-                    await line.rest(0.2)
+                await self._idle(line, self.thread_id)
                 await line.call("thread/name/set", threadId=self.thread_id, name=name)
                 return
             except Cut:
@@ -99,7 +96,26 @@ class Driver:
             if params["threadId"] != self.thread_id:
                 await self._resume(line, params["threadId"])
             await self._ask(line, method, params)
+        for turn_id, params in list(self._running.items()):
+            if params["threadId"] != self.thread_id:
+                await self._resume(line, params["threadId"])
+            await self._idle(line, params["threadId"])
+            again = await self._ask(line, "turn/start", params)
+            if again is None or again["turn"]["status"] != "inProgress":
+                self._running.pop(turn_id, None)
         return line
+
+    async def _idle(self, line: Line, thread_id: str) -> None:
+        """Wait until a thread does nothing and nothing waits for it."""
+        while True:
+            waiting = await line.call("thread/queue/list", threadId=thread_id)
+            thread = (await line.call("thread/read", threadId=thread_id))["thread"]
+            active = thread["status"]["type"] == "active"
+            if not waiting["data"] and not active:
+                return
+            if waiting.get("paused") and not active:
+                await line.call("thread/queue/resume", threadId=thread_id)
+            await line.rest(0.2)
 
     async def _resume(self, line: Line, thread_id: str) -> None:
         try:
@@ -194,14 +210,23 @@ class Driver:
     async def _ask(self, line: Line, method: str, params: Message) -> Message | None:
         """A call that is made again until it was answered."""
         result = await self._call(line, method, params)
-        self._open.remove((method, params))
+        if (method, params) in self._open:
+            self._open.remove((method, params))
         if method == "turn/start" and result is not None:
-            known = self._promises.turns.setdefault(
-                params["clientUserMessageId"], (params["threadId"], result["turn"]["id"])
-            )
-            if known[1] != result["turn"]["id"]:
-                self.complaints.append(f"two turns for {params['clientUserMessageId']}: {known[1]}, {result['turn']}")
+            self._promised(params, result["turn"])
         return result
+
+    def _promised(self, params: Message, turn: Message) -> None:
+        """A turn was acknowledged: with the id that was told before, unless it had joined another one then."""
+        number, turn_id = params["clientUserMessageId"], str(turn["id"])
+        joined = turn_id in {one for name, (_, one) in self._promises.turns.items() if name != number}
+        if joined:
+            self._promises.joined.add(number)
+        known = self._promises.turns.setdefault(number, (params["threadId"], turn_id))
+        if known[1] != turn_id and number not in self._promises.joined:
+            self.complaints.append(f"two turns for {number}: {known[1]}, {turn}")
+        if turn["status"] == "inProgress" and turn_id not in self._over:
+            self._running[turn_id] = params
 
     async def _call(self, line: Line, method: str, params: Message) -> Message | None:
         try:
@@ -242,6 +267,7 @@ class Driver:
         elif message["method"] == "turn/completed":
             turn = params["turn"]
             self._over.add(turn["id"])
+            self._running.pop(turn["id"], None)
             self._promises.completed[turn["id"]] = params["threadId"], turn.get("durability") != "accepted"
             self._wake()
 

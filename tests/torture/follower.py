@@ -172,7 +172,7 @@ class Follower:
             return
         for wrong in self.accounts[thread_id].take(message, self.connections):
             self._complain(f"thread {thread_id}: {wrong}")
-        if message["method"] == "thread/closed":
+        if message["method"] == "thread/closed" and not self.watches:
             self._following.discard(thread_id)
         if message["method"] == "thread/name/updated" and params.get("threadName") == THE_END:
             self._ended.add(thread_id)

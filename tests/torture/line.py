@@ -89,6 +89,9 @@ class Line:
         except (OSError, WebSocketException, EOFError) as error:
             raw.close()
             raise Cut from error
+        except BaseException:
+            raw.close()
+            raise
         line = cls(made, heard, complain)
         try:
             await line.call(

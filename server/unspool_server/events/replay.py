@@ -112,7 +112,7 @@ class LogReplay:
             return
         after = None if after is None else timeline.copy_of(after)
         index = next((i for i, info in enumerate(own) if info.rollout_id == whole_since), len(own) - 1)
-        index = max(index, timeline.oldest_whole)
+        index = max(await _seen_from(timeline, index, after), timeline.oldest_whole)
         chain = await timeline.chain(own[index])
         start = await _start(timeline, chain, after)
         runs = [(own[index], chain, start)]
@@ -168,6 +168,19 @@ class LogReplay:
         emitted, params = _recorded_ms(record), plain(event.params)
         body = as_replayed(self._encoder.encode(event.method, params, cursor=cursor, emitted_at_ms=emitted))
         return LoggedEvent(cursor, event.method, body, emitted, item_kind(event.method, params))
+
+
+async def _seen_from(timeline: Timeline, index: int, after: EventCursor | None) -> int:
+    """The rollout from which on everything is shown, no later than `index`.
+
+    A cursor may lie in a part that this rollout left and a later one brought back. Then nothing is a jump for its
+    client, so it is told everything from its own branch on, as if it had been live.
+    """
+    newest = None if after is None else await timeline.holder(after)
+    if after is None or newest is None or newest <= index:
+        return index
+    left = await timeline.holder(after, newest=index)
+    return index if left is None else left
 
 
 async def _start(timeline: Timeline, chain: list[Part], after: EventCursor | None) -> EventCursor | None:

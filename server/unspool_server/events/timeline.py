@@ -72,9 +72,13 @@ class Timeline:
             rollout_id, end = base.rollout_id, base.ordinal
             info = await self._rollout(info, rollout_id)
 
-    async def holder(self, cursor: EventCursor) -> int | None:
-        """Index of the newest of the thread's rollouts whose history holds the cursor; None: it is no place of ours."""
-        for index in range(len(self.own) - 1, -1, -1):
+    async def holder(self, cursor: EventCursor, *, newest: int | None = None) -> int | None:
+        """Index of the newest of the thread's rollouts whose history holds the cursor; None: it is no place of ours.
+
+        Args:
+            newest: Look at this one and older ones only.
+        """
+        for index in range(len(self.own) - 1 if newest is None else newest, -1, -1):
             if any(part.holds(cursor) for part in await self.chain(self.own[index])):
                 return index
         return None
