@@ -208,7 +208,8 @@ CURSORS = """\
 `cursor` and `replayed` stand beside `params`. A cursor is opaque text; keep the newest one and hand it to
 `thread/resume` as `replay.after` to go on exactly there: after the answer come all later events, marked
 `"replayed": true`, then the live ones, without gap or repeat. This holds across restarts of the server and after
-rollbacks, where an event that explains the jump comes first.
+rollbacks, where an event that explains the jump comes first. Broadcasts to connections that do not follow the thread
+carry no cursor.
 """
 
 METHODS = """\

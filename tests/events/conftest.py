@@ -81,6 +81,9 @@ class CountingView:
     def settle(self) -> Sequence[Viewed]:
         return ()
 
+    def begin_behind(self, header: Record) -> None:
+        """There is nothing to know."""
+
     def forget_finished(self) -> None:
         """Nothing is kept."""
 

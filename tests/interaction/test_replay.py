@@ -314,3 +314,23 @@ async def test_a_client_that_opted_out_gets_everything_else_in_a_replay(house: H
         await other.call("thread/resume", {"threadId": thread, "excludeTurns": True, "replay": {"after": None}})
         await caught_up(other, live, mark)
         assert [e["cursor"] for e in other.events(thread, mark)] == [e["cursor"] for e in live]
+
+
+async def test_from_any_place_of_a_fork_a_replay_tells_what_was_told_live(house: House) -> None:
+    async with house.daemon() as daemon:
+        client = await daemon.connect()
+        thread = await client.start(cwd=str(house.work))
+        await client.turn(thread, "one")
+        fork = (await client.call("thread/fork", {"threadId": thread}))["thread"]["id"]
+        for text in ("two", "three"):
+            await client.turn(fork, text)
+        live = recorded(client.events(fork))
+        assert any("inherited" in event["params"] for event in live)
+    async with house.daemon() as daemon:
+        for number, event in enumerate(live[:-1]):
+            client = await daemon.connect()
+            replay = {"after": event["cursor"], "mode": "events"}
+            await client.call("thread/resume", {"threadId": fork, "excludeTurns": True, "replay": replay})
+            await caught_up(client, live[number + 1 :], 0)
+            assert recorded(client.events(fork)) == live[number + 1 :]
+            await client.close()

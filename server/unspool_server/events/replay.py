@@ -52,6 +52,9 @@ class View(Protocol):
     def settle(self) -> Iterable[ViewedEvent]:
         """The log was read to its end and no turn of it runs: return the events of a turn that was cut off."""
 
+    def begin_behind(self, header: Record) -> None:
+        """Know what a rollout's header says, where reading starts behind it. Tells nothing."""
+
     def forget_finished(self) -> None:
         """Drop what finished turns hold, as the live thread does at each turn's end."""
 
@@ -116,7 +119,9 @@ class LogReplay:
         chain = await timeline.chain(own[index])
         start = await _start(timeline, chain, after)
         runs = [(own[index], chain, start)]
-        runs += [(info, [Part(info.rollout_id, 0, None)], before_header(info)) for info in own[index + 1 :]]
+        runs += [
+            (info, [Part(info.rollout_id, 0, None, info.header)], before_header(info)) for info in own[index + 1 :]
+        ]
         for number, run in enumerate(runs, 1):
             ends = at_rest if number == len(runs) else _never
             async with aclosing(self._read(*run, ends)) as events:
@@ -138,7 +143,11 @@ class LogReplay:
                 if cursor is not None and (order.get(cursor.rollout_id, 0), *cursor.key) > skip:
                     yield self._logged(event, cursor, record)
 
-        async with closing(self._store.read(tip.rollout_id, start=await self._view_start(tip, after))) as records:
+        start = await self._view_start(tip, after)
+        header = next((part.header for part in reversed(chain) if part.start < start), None)
+        if header is not None:
+            view.begin_behind(header)
+        async with closing(self._store.read(tip.rollout_id, start=start)) as records:
             async for record in records:
                 events = view.apply(record)
                 if record.event in TURN_ENDS:

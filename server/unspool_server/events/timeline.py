@@ -18,11 +18,16 @@ from unspool_server.store.contract import LogStore, RolloutInfo
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A rollout's share of a chain: its own records with start <= ordinal < end (None: to its present end)."""
+    """A rollout's share of a chain: its own records with start <= ordinal < end (None: to its present end).
+
+    Attributes:
+        header: The rollout's own first record, where the store knows it.
+    """
 
     rollout_id: str
     start: int
     end: int | None
+    header: Record | None = None
 
     def holds(self, cursor: EventCursor) -> bool:
         """Whether the cursor's record is in this part, as far as positions tell."""
@@ -66,7 +71,8 @@ class Timeline:
         rollout_id, end = tip.rollout_id, None
         while True:
             base = info.base if info is not None else None
-            parts.append(Part(rollout_id, base.ordinal if base else 0, end))
+            header = info.header if info is not None else None
+            parts.append(Part(rollout_id, base.ordinal if base else 0, end, header))
             if info is None or base is None:
                 return parts[::-1]
             rollout_id, end = base.rollout_id, base.ordinal

@@ -104,6 +104,11 @@ class ClientView:
         """The id that the next recorded item without an id of its own will get."""
         return f"item-{self._next_item}"
 
+    def begin_behind(self, header: Record) -> None:
+        """Know what a header of the thread's own says, also where reading starts behind it. Tells nothing."""
+        if header.payload.get("id") == self.thread_id:
+            self._inherited = inherited_usage(header)
+
     def forget_finished(self) -> None:
         """Drop the items of finished turns. Of each turn only its id and item count stay, for markers still to come."""
         self._ledger.forget()
@@ -283,8 +288,7 @@ class ClientView:
             self._marks.settle()
 
     def _apply_header(self, record: Record) -> None:
-        if record.payload.get("id") == self.thread_id:
-            self._inherited = inherited_usage(record)
+        self.begin_behind(record)
         ours = object_of(record.extra, "unspool")
         reason = text_of(ours, "branch") if ours else None
         if ours is None or reason not in REVERTING_BRANCHES:
