@@ -133,9 +133,11 @@ class ReasoningItem(_Item):
 
 
 class CommandExecutionItem(_Item):
-    """A command that ran: shell line, folder, and how it ended."""
+    """A command that ran: shell line, folder, and how it ended; no plugin runs any here."""
 
     type: Literal["commandExecution"] = "commandExecution"
+    plugin_id: str | None = None
+    script_path: str | None = None
     command: str = ""
     cwd: str = ""
     process_id: str | None = None

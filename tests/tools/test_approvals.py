@@ -77,7 +77,7 @@ async def test_a_command_is_asked_about_before_it_runs_and_everything_comes_in_o
             "serverRequest/resolved",
             "status active []",
             "item/completed commandExecution",
-            "item/started agentMessage",
+            "thread/tokenUsage/updated",
         ]
         assert (house.work / "here").exists()
         assert (await done(client))["status"] == "completed"
@@ -117,8 +117,9 @@ async def test_cancel_declines_the_command_and_interrupts_the_turn(house: House,
         assert (await client.ended(turn))["status"] == "interrupted"
         assert status_flags(client.seen[mark:]) == [
             "serverRequest/resolved",
-            "status active []",
             "item/completed commandExecution",
+            "status active []",
+            "thread/tokenUsage/updated",
             "status idle",
             "turn/completed interrupted",
         ]
@@ -311,6 +312,7 @@ async def test_a_pending_question_ends_with_its_turn_and_history_stays_valid(
             assert story(client.seen[mark:]) == [
                 "answer",
                 "serverRequest/resolved",
+                "thread/tokenUsage/updated",
                 "status idle",
                 "turn/completed interrupted",
             ]

@@ -159,6 +159,7 @@ async def test_an_interrupt_ends_the_command_with_all_it_started_and_closes_its_
         assert story(client.seen[mark:]) == [
             "answer",
             "item/completed commandExecution",
+            "thread/tokenUsage/updated",
             "status idle",
             "turn/completed interrupted",
         ]

@@ -57,6 +57,7 @@ class Line:
         self.asked: dict[str, Mapping[str, Any]] = {}
         self.counts: Counter[Label] = Counter()
         self.matched: list[tuple[Entry, int]] = []
+        self.excused: list[Entry] = []
 
     def label_recorded(self, entry: Entry) -> Label:
         """The label of a recorded message."""
@@ -67,12 +68,12 @@ class Line:
         """The label of one of our messages, in the recording's names."""
         return _label(message, lambda thread: self._names.recorded.get(thread, "new"))
 
-    def counterpart(self, entry: Entry) -> int | None:
+    def counterpart(self, entry: Entry, among: range | None = None) -> int | None:
         """Where among our messages the counterpart of a recorded one is; None: it has not come."""
         wanted = self.label_recorded(entry)
         taken = {place for _, place in self.matched}
-        for place, message in enumerate(self.client.seen):
-            if place not in taken and self.label_ours(message) == wanted:
+        for place in among or range(len(self.client.seen)):
+            if place not in taken and self.label_ours(self.client.seen[place]) == wanted:
                 return place
         return None
 
@@ -143,7 +144,7 @@ class Player:
         """Wait for the counterpart of a recorded message and compare the two."""
         where = self._where(entry, line)
         if self._absent(f"{report.name} {where} missing"):
-            report.add(f"{where} missing")
+            line.excused.append(entry)
             return
         try:
             async with asyncio.timeout(WAIT_S):
@@ -152,10 +153,14 @@ class Player:
         except (TimeoutError, EOFError):
             report.add(f"{where} missing")
             return
+        self._match(entry, place, line, report)
+
+    def _match(self, entry: Entry, place: int, line: Line, report: Report) -> None:
         line.matched.append((entry, place))
         assert entry.message is not None
-        ours = dict(line.client.seen[place])
-        report.add(*(f"{where} {found}" for found in self._compared(entry.message, ours)))
+        found = self._compared(entry.message, dict(line.client.seen[place]))
+        where = self._where(entry, line)
+        report.add(*(f"{where} {one}" for one in found))
 
     def _compared(self, recorded: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
         found = []
@@ -176,8 +181,16 @@ class Player:
         return f"{entry.method}:{kind}" if kind else entry.method
 
     async def _finish(self, conn: str, line: Line, report: Report) -> None:
-        """What came beyond the recording, and in which order everything came."""
+        """What came beyond the recording or not at all, and in which order everything came."""
         await line.client.close()
+        for entry in line.excused:  # nobody waited for these
+            among = self._between(entry, line)
+            place = line.counterpart(entry, among) if among else None
+            if place is None:
+                report.add(f"{self._where(entry, line)} missing")
+            else:
+                self._match(entry, place, line, report)
+        line.matched.sort(key=lambda pair: pair[0].index)
         matched = {place for _, place in line.matched}
         for place, message in enumerate(line.client.seen):
             if place not in matched:
@@ -185,6 +198,14 @@ class Player:
                 word = str(message.get("method", f"answer {message.get('id')} {message.get('error')}"))
                 report.add(f"{word}:{kind} surplus" if kind else f"{word} surplus")
         report.add(*self._disorder(line))
+
+    def _between(self, entry: Entry, line: Line) -> range:
+        """Where our counterpart of a message can be, if the thread's other messages are in order."""
+        thread = self._thread(entry, line)
+        near = [(one.index, place) for one, place in line.matched if self._thread(one, line) == thread]
+        first = max((place for index, place in near if index < entry.index), default=-1)
+        last = min((place for index, place in near if index > entry.index), default=len(line.client.seen))
+        return range(first + 1, last)
 
     def _disorder(self, line: Line) -> list[str]:
         """Pairs of a thread's messages that came in another order."""

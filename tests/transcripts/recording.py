@@ -50,6 +50,7 @@ class Sampling:
         ending: `done`, `fail` with the text's own code, or `hang` when it was cut off.
         gates: For the start, each delta and the end: the entry at which the recording shows it.
         early: Deltas that somebody who came later was shown first, with the entry.
+        call: The call that it made instead of a message: `name` and `arguments`.
     """
 
     asked: str
@@ -58,6 +59,7 @@ class Sampling:
     text: str = ""
     gates: list[int] = field(default_factory=list)
     early: dict[str, int] = field(default_factory=dict)
+    call: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,10 @@ def _samplings(entries: tuple[Entry, ...]) -> Iterator[Sampling]:
         if entry.sent or "threadId" not in entry.params:
             continue
         item, thread = entry.params.get("item") or {}, str(entry.params["threadId"])
-        item_id = str(item.get("id") or entry.params.get("itemId"))
+        item_id = str(item.get("id") or entry.params.get("itemId") or f"error {entry.params.get('turnId')}")
+        if item_id not in found and (whole := _at_once(entry, asked.get(thread, ""), entries)) is not None:
+            found[item_id] = whole
+            yield whole
         match entry.method, item.get("type"):
             case "item/started", "userMessage":
                 asked[thread] = "".join(part.get("text", "") for part in item["content"])
@@ -133,12 +138,30 @@ def _samplings(entries: tuple[Entry, ...]) -> Iterator[Sampling]:
                 if found[item_id].ending == "hang":
                     found[item_id].ending, found[item_id].text = "done", item["text"]
                     found[item_id].gates.append(entry.index)
-            case "item/completed", "contextCompaction" if item_id not in found:
-                found[item_id] = Sampling(COMPACTION, ["summary"], "done", "summary", [entry.index] * 3)
-                yield found[item_id]
-            case "error", _ if (key_ := f"error {entry.params.get('turnId')}") not in found:
-                found[key_] = Sampling(asked.get(thread, ""), ending="fail", gates=[entry.index])
-                yield found[key_]
+    _finish_unwatched(found, entries)
+
+
+def _at_once(entry: Entry, asked: str, entries: tuple[Entry, ...]) -> Sampling | None:
+    """A sampling that one entry shows whole: a call, a summary or a failure."""
+    item = entry.params.get("item") or {}
+    match entry.method, item.get("type"):
+        case "item/started", "commandExecution" | "dynamicToolCall":
+            return Sampling(asked, ending="done", gates=[-1], call=_call(item, entries))
+        case "item/completed", "contextCompaction":
+            return Sampling(COMPACTION, ["summary"], "done", "summary", [entry.index] * 3)
+        case "error", _:  # the status is shown just before it
+            return Sampling(asked, ending="fail", gates=[entry.index - 1])
+    return None
+
+
+def _call(item: Mapping[str, Any], entries: tuple[Entry, ...]) -> dict[str, Any]:
+    """The call behind an item; why a command needs approval was said in its arguments."""
+    if item["type"] == "dynamicToolCall":
+        return {"name": item["tool"], "arguments": item["arguments"]}
+    asked = [entry.params for entry in entries if entry.params.get("itemId") == item["id"]]
+    reason = next((params["reason"] for params in asked if "reason" in params), None)
+    (action,) = item["commandActions"]
+    return {"name": "exec_command", "arguments": {"cmd": action["command"], "justification": reason}}
 
 
 def _unseen(entries: tuple[Entry, ...]) -> Iterator[Sampling]:
@@ -150,6 +173,18 @@ def _unseen(entries: tuple[Entry, ...]) -> Iterator[Sampling]:
             text = "".join(part.get("text", "") for part in entry.params["input"] if isinstance(part, Mapping))
             if turn is not None and turn not in seen:
                 yield Sampling(text, [f"reply to: {text}"], "done", f"reply to: {text}", [entry.index] * 3)
+
+
+def _finish_unwatched(found: Mapping[str, Sampling], entries: tuple[Entry, ...]) -> None:
+    """Messages that were finished when nobody watched any more are whole in what was read later."""
+    results = [(entry.message or {}).get("result") or {} for entry in entries if entry.is_answer]
+    turns = [turn for result in results for turn in (result.get("thread") or {}).get("turns", ())]
+    for item in (item for turn in turns if turn["status"] == "completed" for item in turn["items"]):
+        sampling = found.get(item["id"])
+        if sampling is not None and sampling.ending == "hang":
+            closed = (entry.index for entry in entries if entry.note == "close")
+            sampling.ending, sampling.text = "done", item["text"]
+            sampling.gates.append(next(index for index in closed if index > sampling.gates[-1]))
 
 
 def _answers(entry: Entry, request: Entry) -> bool:

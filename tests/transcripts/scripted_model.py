@@ -83,7 +83,21 @@ class ScriptedModel:
             await writer.drain()
             return
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        await self._stream(sampling, writer)
+        if sampling.call is not None:
+            await self._call(sampling.call, writer)
+        else:
+            await self._stream(sampling, writer)
+
+    async def _call(self, call: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
+        self._count += 1
+        arguments = json.dumps(call["arguments"])
+        item = {"type": "function_call", "id": f"fc_{self._count}", "call_id": f"call_{self._count:08}"}
+        item |= {"name": call["name"], "arguments": arguments}
+        _say(writer, "response.created", response={"id": f"resp_{self._count}"})
+        _say(writer, "response.output_item.added", output_index=0, item={**item, "arguments": ""})
+        _say(writer, "response.output_item.done", output_index=0, item=item)
+        _say(writer, "response.completed", response={"id": f"resp_{self._count}", "usage": USAGE})
+        await writer.drain()
 
     async def _stream(self, sampling: Sampling, writer: asyncio.StreamWriter) -> None:
         self._count += 1

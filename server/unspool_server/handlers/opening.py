@@ -1,5 +1,6 @@
 """`thread/start`, `thread/resume`, `thread/fork`: the calls that subscribe their caller to a thread (`wire` §4)."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -120,14 +121,13 @@ async def _resumed(
     subscription = shared.hub.subscribe(
         ctx.peer, session.thread_id, after=after, replay=replay_options(replay) if events and replay else None
     )
-    ctx.after(subscription.release)
-    ctx.after(session.on_idle)  # what waits runs as soon as somebody looks
     partial_text = replay is not None and replay.mode == "snapshot"
     shown: tuple[Turn, ...] = tuple(with_running(turn, session, partial=partial_text) for turn in turns)
-    if turns:
-        _tell_usage(ctx, session, turns[-1].id)
+    _tell_usage(ctx, session, turns)
     if replay is None:  # said by the reference alone; it would only stand between the events that a replay brings
         ctx.after(partial(tell, ctx, "thread/goal/cleared", {"threadId": session.thread_id}))
+    ctx.after(subscription.release)
+    ctx.after(session.on_idle)  # what waits runs as soon as somebody looks
     return ThreadResumeResult(
         thread=live_thread(session, shown),
         cursor=_cursor(shared, session),
@@ -139,9 +139,12 @@ async def _resumed(
     )
 
 
-def _tell_usage(ctx: RequestContext, session: Session, turn_id: str) -> None:
-    usage = token_usage(session.history.settings.token_info or {})
-    if usage is None:
+def _tell_usage(ctx: RequestContext, session: Session, turns: Sequence[Turn]) -> None:
+    """The newest count, in the name of the turn that it is of: a running one may have none yet."""
+    usage, running = token_usage(session.history.settings.token_info or {}), session.turn
+    unused = running.id if running is not None and not running.token_usage else None
+    turn_id = next((turn.id for turn in reversed(turns) if turn.id != unused), None)
+    if usage is None or turn_id is None:
         return
     inherited = inherited_usage(session.history.header)
     params = TokenUsageParams(
@@ -169,8 +172,7 @@ async def _forked(
     shelf = Shelf(session.store, session.log.info, session)
     turns = [] if params.exclude_turns else await all_turns(shelf)
     subscription = shared.hub.subscribe(ctx.peer, session.thread_id)
-    if turns:
-        _tell_usage(ctx, session, turns[-1].id)
+    _tell_usage(ctx, session, turns)
     ctx.after(partial(_announce, shared, session, subscription) if new else subscription.release)
     return ThreadForkResult(
         thread=live_thread(session, tuple(turns)), cursor=_cursor(shared, session), **setup_fields(session)

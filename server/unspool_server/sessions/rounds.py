@@ -46,6 +46,7 @@ class Rounds:
         while True:
             await self._answer()
             await run_calls(turn)
+            self._judge_compaction()
             if await turn.session.step(self._is_due_after):
                 await _compact_after(turn)
             if not await turn.session.step(turn.go_on):
@@ -65,8 +66,10 @@ class Rounds:
             turn.last_message = None
             await turn.session.step(turn.take_in_round)
             await sample(turn)
-        # A compaction helped when the very next response says so; otherwise one more is tried, and then no other.
-        self._futile = self._futile + 1 if self._compacted and response_over_limit(turn.session) else 0
+
+    def _judge_compaction(self) -> None:
+        """A compaction helped when the very next response says so; otherwise one more is tried, and then no other."""
+        self._futile = self._futile + 1 if self._compacted and response_over_limit(self._turn.session) else 0
 
     async def _compact_between(self) -> None:
         """Compact before the model is asked again, where the thread has become too large."""

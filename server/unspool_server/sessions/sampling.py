@@ -220,7 +220,13 @@ class Sampling:
         note_call(turn, item)
 
     async def _record_usage(self, done: ResponseDone) -> None:
-        await self._turn.session.record(*usage_records(self._turn, done))
+        """What was used is told behind the calls of the response, whose outputs come first (`wire` §4)."""
+        turn = self._turn
+        records = usage_records(turn, done)
+        if turn.calls:
+            turn.untold = records[1:]
+            records = records[:1]
+        await turn.session.record(*records)
 
 
 MAX_REASONING_PARTS = 1000

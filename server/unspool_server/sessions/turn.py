@@ -97,6 +97,7 @@ class Turn:
     Attributes:
         beside: Work that joined the turn and that its end cuts short.
         notes: Records for the model that wait until no call is open before them (07 §5).
+        untold: The count of the newest response while its calls are open.
     """
 
     kind = "regular"
@@ -115,6 +116,7 @@ class Turn:
         self.calls: dict[str, OpenCall] = {}
         self.beside: list[Beside] = []
         self.notes: list[NewRecord] = []
+        self.untold: list[NewRecord] = []
         self.last_message: str | None = None
         self.failure: str | None = None
         self.token_usage: Mapping[str, int] = {}
@@ -293,6 +295,7 @@ class Turn:
         """
         await self.begin()
         await self.record_input()
+        await self.session.record(*self.take_untold())
         await self._record_pending()
         await self.partial_text.keep()
         self.live.clear()
@@ -348,6 +351,11 @@ class Turn:
             await self.session.record(*notes)
         while self.pending:
             await self.record_message(self.pending.popleft())
+
+    def take_untold(self) -> list[NewRecord]:
+        """The count that waited for the outputs of its response's calls; it is recorded with the last of them."""
+        untold, self.untold = self.untold, []
+        return untold
 
     async def record_notes_if_over(self) -> None:
         """Record what came too late for the turn; otherwise it has its place behind the round's outputs."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from unspool_protocol.items import CommandExecutionItem
+from unspool_protocol.items import CommandExecutionItem, ItemStatus
 from unspool_protocol.log import NewRecord
 from unspool_protocol.requests import (
     COMMAND_APPROVAL,
@@ -48,6 +48,10 @@ class Decision(StrEnum):
         return self in (Decision.ACCEPT, Decision.ACCEPT_FOR_SESSION)
 
 
+_DECLINED = frozenset({Decision.DECLINE, Decision.CANCEL, Decision.TIMED_OUT})
+"""Decisions with which the item ends at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked: a command in its folder; `reason` is the model's word, if it gave one."""
@@ -70,7 +74,8 @@ def is_remembered(turn: "Turn", question: Question) -> bool:
 async def ask_approval(turn: "Turn", question: Question) -> Decision:
     """Show the item, ask every subscriber, record the decision.
 
-    Order (`wire` §6): status, item/started, request, resolved, status. Nobody subscribed: it waits for somebody.
+    Order (`wire` §6): status, item/started, request, resolved, status; the item of what may not run ends before the
+    last one. Nobody subscribed: it waits for somebody.
     """
     session, asked_ms = turn.session, now_ms()
     limit = session.env.config.approval_timeout_secs
@@ -85,7 +90,7 @@ async def ask_approval(turn: "Turn", question: Question) -> Decision:
             decision = _decision(await asking)
         except TimeoutError:
             decision = Decision.TIMED_OUT
-    await session.step(partial(session.record, _record(turn, question, decision, asked_ms)))
+        await session.step(partial(_record_decision, turn, question, decision, asked_ms))
     if decision is Decision.ACCEPT_FOR_SESSION:
         session.granted.add(question.key)
     return decision
@@ -126,6 +131,15 @@ def _request(turn: "Turn", question: Question, started_at_ms: int) -> dict[str, 
         available_decisions=OFFERED,
     )
     return request.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+async def _record_decision(turn: "Turn", question: Question, decision: Decision, asked_ms: int) -> None:
+    records, stamp = [_record(turn, question, decision, asked_ms)], now_ms()
+    if decision in _DECLINED:
+        item = question.item.model_copy(update={"status": ItemStatus.DECLINED})
+        live = turn.live.pop(item.id)
+        records.append(turn.item_event(item, live.started_at_ms, stamp))
+    await turn.session.record(*records)
 
 
 def _record(turn: "Turn", question: Question, decision: Decision, asked_ms: int) -> NewRecord:

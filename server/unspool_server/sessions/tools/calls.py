@@ -86,6 +86,8 @@ async def _record_output(turn: "Turn", call: OpenCall, result: ToolResult) -> No
     if result.item is not None:
         records.append(_finished(turn, call, result.item))
     records.append(item_record(turn.attributed(call.output(result.output), now_ms())))
+    if all(one.answered or one is call for one in turn.calls.values()):
+        records += turn.take_untold()
     await turn.session.record(*records)
     call.answered = True
 
@@ -113,7 +115,7 @@ async def _result(turn: "Turn", toolbox: Toolbox, call: OpenCall) -> ToolResult:
 
 
 def aborted_outputs(turn: "Turn") -> list[NewRecord]:
-    """Outputs for calls that an interrupt found running, in call order (07 §4)."""
+    """Outputs for calls that an interrupt found running, in call order (07 §4), and the count behind them."""
     records = []
     for call in turn.calls.values():
         if not call.answered:
@@ -122,4 +124,4 @@ def aborted_outputs(turn: "Turn") -> list[NewRecord]:
             text = f"Wall time: {time.monotonic() - call.began:.1f} seconds\naborted by user"
             records.append(item_record(turn.attributed(call.output(text), now_ms())))
     turn.calls.clear()
-    return records
+    return [*records, *turn.take_untold()]

@@ -250,10 +250,11 @@ async def _refusal(turn: "Turn", call: "OpenCall", question: Question) -> ToolRe
     if decision.allows:
         return None
     if decision is Decision.CANCEL:
-        call.left = question.item.model_copy(update={"status": ItemStatus.DECLINED})
         await turn.interrupted()
-    status = ItemStatus.FAILED if decision is Decision.FAILED else ItemStatus.DECLINED
-    return _not_run(turn, question.item, status, failed(_REASONS[decision]))
+    output = failed(_REASONS[decision])
+    if decision is Decision.FAILED:
+        return _not_run(turn, question.item, ItemStatus.FAILED, output)
+    return ToolResult(output)  # its item ended with the decision
 
 
 def _not_run(turn: "Turn", item: CommandExecutionItem, status: ItemStatus, output: str) -> ToolResult:
