@@ -14,7 +14,7 @@ from unspool_protocol.finding_words import MEANINGS
 from unspool_protocol.findings import Severity, ThreadVerifyResult
 from unspool_server.cli.main import main
 from unspool_server.errors import LogMissing
-from unspool_server.sessions.verifying import verify_thread
+from unspool_server.sessions.views.verifying import verify_thread
 from unspool_server.store import LocalStore
 from unspool_server.store.findings import MAX_OF_A_CODE
 

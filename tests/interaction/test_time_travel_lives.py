@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from unspool_protocol.positions import LogPosition
 from unspool_server.history.reconstruct import reconstruct
 from unspool_server.history.state import Reconstruction
-from unspool_server.sessions.positions import resolve
+from unspool_server.sessions.views.positions import resolve
 
 from tests.interaction.test_time_travel import MODES, begin, end
 from tests.state.agreement import assert_memory_is_the_log, without_spans

@@ -8,7 +8,7 @@ from unspool_server.history.reconstruct import reconstruct
 from unspool_server.history.settings import effective_settings
 from unspool_server.history.state import Item, Reconstruction
 from unspool_server.sessions.loading import load
-from unspool_server.sessions.pages import Shelf, all_turns
+from unspool_server.sessions.views.pages import Shelf, all_turns
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 from tests.state.inprocess import Client, House, Message, user_texts

@@ -11,8 +11,8 @@ from unspool_server.history.settings import EffectiveSettings, effective_setting
 from unspool_server.history.state import Reconstruction
 from unspool_server.history.turn_pages import TurnSlice, turn_slices
 from unspool_server.sessions.loading import load
-from unspool_server.sessions.pages import Shelf, turns_page
 from unspool_server.sessions.session import Session
+from unspool_server.sessions.views.pages import Shelf, turns_page
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 from tests.state.agreement import our_texts, whole_log, without_spans

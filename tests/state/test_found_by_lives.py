@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from unspool_server.model.offline import OfflineProvider
-from unspool_server.sessions.pages import Shelf, all_turns
+from unspool_server.sessions.views.pages import Shelf, all_turns
 
 from tests.state.agreement import our_texts
 from tests.state.inprocess import TOOL, Client, House, Message, house

@@ -35,8 +35,8 @@ from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
 from unspool_server.rpc import Dispatcher
 from unspool_server.sessions.environment import Environment
-from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
+from unspool_server.sessions.repeats.home_calls import HomeCalls
 from unspool_server.sessions.tools.mcp import show_startup
 from unspool_server.store import LocalStore, MemoryStore, StoreCatalogue
 from unspool_server.store.call_journal import LocalJournal

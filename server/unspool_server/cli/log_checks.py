@@ -9,7 +9,7 @@ from unspool_protocol.findings import Finding, RepairResult, Severity, ThreadVer
 from unspool_server.errors import LogCorrupt, LogMissing
 from unspool_server.history.verify import RecordChecks
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.verifying import verify_result, verify_thread
+from unspool_server.sessions.views.verifying import verify_result, verify_thread
 from unspool_server.store import LocalStore
 from unspool_server.store.blocks import Bytes
 from unspool_server.store.contract import ReadStats, RolloutInfo

@@ -12,10 +12,10 @@ from unspool_protocol.audit_methods import (
 from unspool_server.errors import LogMissing, ThreadNotFound
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import Services, services
-from unspool_server.sessions.auditing import audit_page
-from unspool_server.sessions.branch_list import branches
-from unspool_server.sessions.lineage import lineage
 from unspool_server.sessions.opening import check_thread_id
+from unspool_server.sessions.views.auditing import audit_page
+from unspool_server.sessions.views.branch_list import branches
+from unspool_server.sessions.views.lineage import lineage
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 

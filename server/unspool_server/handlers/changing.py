@@ -39,17 +39,17 @@ from unspool_server.handlers.services import services
 from unspool_server.history.calls import CallMark
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.turn_pages import PageScope
-from unspool_server.sessions.branching import newest_turns, revert, rollback, turns_from
-from unspool_server.sessions.compaction import compact_with_summary
-from unspool_server.sessions.idempotency import once
+from unspool_server.sessions.branches.branching import newest_turns, revert, rollback, turns_from
+from unspool_server.sessions.branches.restoring import restore, undo
 from unspool_server.sessions.injection import check_items, inject
 from unspool_server.sessions.opening import check_provider, check_thread_id
-from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor
-from unspool_server.sessions.restoring import restore, undo
+from unspool_server.sessions.repeats.idempotency import once
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import overridden, settings_record
-from unspool_server.sessions.summaries import live_thread, settings_told
-from unspool_server.sessions.turn_admission import end_running, start_compaction
+from unspool_server.sessions.turns.admission import end_running, start_compaction
+from unspool_server.sessions.turns.compaction import compact_with_summary
+from unspool_server.sessions.views.pages import Shelf, all_turns, newest_cursor
+from unspool_server.sessions.views.summaries import live_thread, settings_told
 
 Change = Callable[[], Awaitable[list[ClientEvent]]]
 Check = Callable[[], Awaitable[object]]

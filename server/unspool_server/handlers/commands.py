@@ -16,7 +16,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
 from unspool_server.handlers.startup import page_start
 from unspool_server.sessions.tools.terminals import Terminal
-from unspool_server.sessions.user_shell import run_user_command
+from unspool_server.sessions.turns.user_shell import run_user_command
 
 
 async def shell_command(ctx: RequestContext, params: ThreadShellCommandParams) -> ThreadShellCommandResult:

@@ -25,9 +25,9 @@ from unspool_server.errors import LogMissing, RequestError
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import services
-from unspool_server.sessions.deleting import Deleted, delete_thread
+from unspool_server.sessions.branches.deleting import Deleted, delete_thread
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.summaries import stored_thread, summary_of
+from unspool_server.sessions.views.summaries import stored_thread, summary_of
 
 
 async def thread_archive(ctx: RequestContext, params: ThreadArchiveParams) -> ThreadArchiveResult:

@@ -5,10 +5,10 @@ from unspool_protocol.threads import Thread
 
 from unspool_server.handlers.context import RequestContext
 from unspool_server.history.calls import CallMark
-from unspool_server.sessions.idempotency import keyed_call
-from unspool_server.sessions.pages import Shelf, all_turns
+from unspool_server.sessions.repeats.idempotency import keyed_call
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.summaries import live_thread
+from unspool_server.sessions.views.pages import Shelf, all_turns
+from unspool_server.sessions.views.summaries import live_thread
 
 
 def key_scope(ctx: RequestContext) -> str:

@@ -25,7 +25,7 @@ from unspool_server.history.marks import updated_git
 from unspool_server.sessions.marking import mark_read, mark_thread
 from unspool_server.sessions.opening import check_thread_id
 from unspool_server.sessions.session import read_state
-from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
+from unspool_server.sessions.views.summaries import live_thread, stored_thread, summary_of
 
 
 async def goal_get(ctx: RequestContext, params: ThreadGoalGetParams) -> ThreadGoalGetResult:

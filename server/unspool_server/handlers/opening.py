@@ -27,10 +27,10 @@ from unspool_server.history.event_shapes import inherited_usage, token_usage
 from unspool_server.history.turn_pages import PageScope
 from unspool_server.sessions.notes import counted, damage_notes
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.pages import Shelf, all_turns, newest_cursor, turns_page, with_running
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import collaboration, overridden
-from unspool_server.sessions.summaries import live_thread, setup_fields
+from unspool_server.sessions.views.pages import Shelf, all_turns, newest_cursor, turns_page, with_running
+from unspool_server.sessions.views.summaries import live_thread, setup_fields
 
 HYDRATION_NOTICE = (
     "Full-history hydration is deprecated for paginated threads; use `excludeTurns: true`, then page with "

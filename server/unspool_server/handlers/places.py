@@ -5,8 +5,8 @@ from unspool_protocol.positions import LogPosition
 from unspool_server.errors import LogMissing, NotMaterialised, ThreadNotFound
 from unspool_server.handlers.services import Services
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.pages import Shelf
-from unspool_server.sessions.positions import Point, resolve
+from unspool_server.sessions.views.pages import Shelf
+from unspool_server.sessions.views.positions import Point, resolve
 
 
 async def shelf_of(shared: Services, thread_id: str) -> Shelf:

@@ -21,11 +21,11 @@ from unspool_server.handlers.turns import check_images
 from unspool_server.history.calls import CallMark
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.queue import folded_queue
-from unspool_server.sessions.idempotency import once
 from unspool_server.sessions.loading import load
-from unspool_server.sessions.queue_run import start_next
-from unspool_server.sessions.queueing import change_queue, resume, told, update, waiting_entry
+from unspool_server.sessions.repeats.idempotency import once
 from unspool_server.sessions.session import Session
+from unspool_server.sessions.turns.queue_run import start_next
+from unspool_server.sessions.turns.queueing import change_queue, resume, told, update, waiting_entry
 
 
 async def queue_list(ctx: RequestContext, params: ThreadQueueListParams) -> ThreadQueueListResult:

@@ -23,11 +23,11 @@ from unspool_server.handlers.opening import tell
 from unspool_server.handlers.places import point_on, shelf_at, shelf_of
 from unspool_server.handlers.services import Services, services
 from unspool_server.history.summary import summarise
-from unspool_server.sessions.agent_tree import descendants
+from unspool_server.sessions.agents.tree import descendants
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
 from unspool_server.sessions.session import read_state
-from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
+from unspool_server.sessions.views.pages import Shelf, all_turns, items_page, page_size, read_notes, turns_page
+from unspool_server.sessions.views.summaries import live_thread, stored_thread, summary_of
 from unspool_server.store.contract import ListQuery
 
 FULL_TURNS_NOTICE = (

@@ -17,9 +17,9 @@ from unspool_server.events.pacing import ReplayOptions
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.pages import Shelf, all_turns, log_end
 from unspool_server.sessions.session import LAST_COUNTER, Session
-from unspool_server.sessions.summaries import live_thread, stored_thread, summary_of
+from unspool_server.sessions.views.pages import Shelf, all_turns, log_end
+from unspool_server.sessions.views.summaries import live_thread, stored_thread, summary_of
 
 
 def replay_cursor(replay: Replay | None) -> EventCursor | None:

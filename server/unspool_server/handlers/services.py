@@ -8,8 +8,8 @@ from unspool_server.access.paths import AllowedPaths
 from unspool_server.events.hub import Hub
 from unspool_server.handlers.context import RequestContext
 from unspool_server.sessions.environment import Environment
-from unspool_server.sessions.home_calls import HomeCalls
 from unspool_server.sessions.registry import Sessions
+from unspool_server.sessions.repeats.home_calls import HomeCalls
 from unspool_server.telemetry.instruments import Sample
 
 

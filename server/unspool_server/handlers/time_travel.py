@@ -10,7 +10,7 @@ from unspool_protocol.time_travel import (
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.places import point_on, shelf_of
 from unspool_server.handlers.services import services
-from unspool_server.sessions.looking_back import context_at, diff_between
+from unspool_server.sessions.views.looking_back import context_at, diff_between
 
 
 async def thread_context(ctx: RequestContext, params: ThreadContextParams) -> ThreadContextResult:

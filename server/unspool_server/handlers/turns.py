@@ -17,8 +17,8 @@ from unspool_server.errors import PathRefused
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed
 from unspool_server.handlers.services import services
-from unspool_server.sessions.input import turn_message
-from unspool_server.sessions.turn_admission import interrupt_turn, start_turn, steer_turn
+from unspool_server.sessions.turns.admission import interrupt_turn, start_turn, steer_turn
+from unspool_server.sessions.turns.input import turn_message
 
 
 async def turn_start(ctx: RequestContext, params: TurnStartParams) -> TurnStartResult:

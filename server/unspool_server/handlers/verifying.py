@@ -6,7 +6,7 @@ from unspool_server.errors import NotMaterialised
 from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.services import services
 from unspool_server.sessions.opening import check_thread_id
-from unspool_server.sessions.verifying import verify_thread
+from unspool_server.sessions.views.verifying import verify_thread
 
 
 async def thread_verify(ctx: RequestContext, params: ThreadVerifyParams) -> ThreadVerifyResult:

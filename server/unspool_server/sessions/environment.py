@@ -15,7 +15,7 @@ from unspool_server.history.agents_md import AgentsMd, agents_md_candidates, ass
 from unspool_server.lifecycle import Lifecycle
 from unspool_server.mcp.servers import McpServers
 from unspool_server.model.registry import Providers
-from unspool_server.sessions.agent_host import AgentHost, NoAgents
+from unspool_server.sessions.agents.host import AgentHost, NoAgents
 from unspool_server.sessions.sink import EventSink
 from unspool_server.store.contract import Catalogue, LogStore
 

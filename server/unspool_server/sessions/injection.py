@@ -8,10 +8,10 @@ from unspool_protocol.log import NewRecord, RecordType
 from unspool_server.errors import RequestError
 from unspool_server.history.context import context_update
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.context import context_facts
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import settings_record, turn_context_record
+from unspool_server.sessions.turns.context import context_facts
 
 
 def check_items(items: Sequence[Any]) -> list[Mapping[str, Any]]:

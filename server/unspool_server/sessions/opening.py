@@ -17,17 +17,17 @@ from unspool_server.config import REACHES_OUT, ConfigError
 from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
 from unspool_server.history.tenancy import tenant_member
+from unspool_server.sessions.branches.forking import ForkPoint, fork_point, write_child
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
-from unspool_server.sessions.forking import ForkPoint, fork_point, write_child
 from unspool_server.sessions.gitinfo import git_facts
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.notes import counted, damage_notes, degradation_notes, header_note
 from unspool_server.sessions.session import Session, ThreadFacts
 from unspool_server.sessions.settings import ThreadSettings, configured, is_usable_cwd, overridden, plain, recorded
-from unspool_server.sessions.summaries import facts_of_log
 from unspool_server.sessions.tenants import tenant_of_log
+from unspool_server.sessions.views.summaries import facts_of_log
 from unspool_server.store.contract import Log, NewRollout, ReadReport, RolloutInfo
 
 CLI_VERSION = "0.171.0"

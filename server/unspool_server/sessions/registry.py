@@ -25,16 +25,16 @@ from unspool_server.errors import (
 )
 from unspool_server.history.calls import CallMark, marked
 from unspool_server.history.client_view import ClientEvent, ClientView
-from unspool_server.sessions.agents import Agents
+from unspool_server.sessions.agents.agents import Agents
 from unspool_server.sessions.environment import Environment
-from unspool_server.sessions.idempotency import carried_out, once
 from unspool_server.sessions.opening import Opener, check_thread_id
-from unspool_server.sessions.queue_run import wake
 from unspool_server.sessions.records import event_record
+from unspool_server.sessions.repeats.idempotency import carried_out, once
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import ThreadSettings
-from unspool_server.sessions.summaries import live_thread
 from unspool_server.sessions.tenants import Tenants
+from unspool_server.sessions.turns.queue_run import wake
+from unspool_server.sessions.views.summaries import live_thread
 from unspool_server.store.contract import Log, RolloutInfo
 from unspool_server.telemetry import logs, metrics
 from unspool_server.telemetry.instruments import Sample

@@ -1,7 +1,7 @@
 """A thread live in memory: its log, its history, its settings, and the turn that runs.
 
 State changes happen only in steps of the owner task; every change is recorded first, then installed here, then shown
-to clients (DESIGN §1.3). What a turn does is in `turn.py`, transformations are in `lifecycle.py` and `compaction.py`.
+to clients (DESIGN §1.3). What a turn does is in `turns/`, what gives a thread another past in `branches/`.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from unspool_server.history.client_view import ClientEvent, ClientView, folded_v
 from unspool_server.history.marks import fold_marks, marks_payload, revision
 from unspool_server.history.queue import NOTHING, applied, folded_queue
 from unspool_server.sessions.clock import now_s
-from unspool_server.sessions.known_calls import KnownCalls
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.owner import Owner
+from unspool_server.sessions.repeats.known_calls import KnownCalls
 from unspool_server.sessions.settings import ThreadSettings, settings_record
 from unspool_server.sessions.tools.terminals import Terminals
 from unspool_server.store.contract import Log, LogStore
@@ -31,7 +31,7 @@ from unspool_server.telemetry import traces
 
 if TYPE_CHECKING:
     from unspool_server.sessions.environment import Environment
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 T = TypeVar("T")
 After = Callable[[Callable[[], None]], None]

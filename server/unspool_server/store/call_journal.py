@@ -2,7 +2,7 @@
 
 An append-only journal with a line before such a call is carried out and one after it, so that a call that was cut off
 by the end of the process is known as begun. One file a day; whole days are dropped when they are too old. Owns neither
-what a call does nor what its repetition gets (`sessions/home_calls.py`).
+what a call does nor what its repetition gets (`sessions/repeats/home_calls.py`).
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """Tools with which the model starts agents and talks with them; names and answers are those of the reference.
 
-What agents are and where their answers go is `sessions/agents.py`'s.
+What agents are and where their answers go is `sessions/agents/agents.py`'s.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from unspool_protocol.items import CollabAgentToolCallItem, ItemStatus, SubAgentActivityItem
 
 from unspool_server.errors import UnspoolError
-from unspool_server.sessions.agent_host import AgentError, NewAgent
+from unspool_server.sessions.agents.host import AgentError, NewAgent
 from unspool_server.sessions.tools.contract import ToolResult
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
     from unspool_server.sessions.tools.calls import OpenCall
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 NAMESPACE = "collaboration"
 DESCRIPTION = "Tools for spawning and managing sub-agents."

@@ -24,7 +24,7 @@ from unspool_server.sessions.clock import now_ms
 from unspool_server.sessions.tools.waiting import waiting
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 APPROVAL_RECORD = "unspool_approval"
 """Record type of a decision; other readers of the format pass over it."""

@@ -22,7 +22,7 @@ from unspool_server.sessions.tools.toolbox import Toolbox
 from unspool_server.telemetry import metrics, traces
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 _OUTPUTS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
 

@@ -16,7 +16,7 @@ from unspool_protocol.items import (
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools.calls import OpenCall
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 ToolItem = CommandExecutionItem | DynamicToolCallItem | McpToolCallItem | SubAgentActivityItem | CollabAgentToolCallItem
 """What clients see of a call."""

@@ -12,7 +12,7 @@ from unspool_server.sessions.tools.contract import ToolResult
 
 if TYPE_CHECKING:
     from unspool_server.sessions.tools.calls import OpenCall
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from unspool_server.sessions.tools.mcp_output import model_output
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
     from unspool_server.sessions.tools.calls import OpenCall
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from unspool_server.sessions.settings import ThreadSettings
 from unspool_server.sessions.tools.waiting import waiting
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 _POLICY_NEVER = "MCP tool call requires approval, but approval policy is never"
 _REJECTED = "user rejected MCP tool call"

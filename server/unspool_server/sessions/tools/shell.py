@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from unspool_server.sessions.environment import Environment
     from unspool_server.sessions.session import Session
     from unspool_server.sessions.tools.calls import OpenCall
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -20,7 +20,7 @@ from unspool_server.sessions.tools.shell_texts import Captured
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 MAX_TERMINALS = 64
 """Of one thread at once; a further command is refused."""

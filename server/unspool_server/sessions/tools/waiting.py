@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 WaitingFlag = Literal["waitingOnApproval", "waitingOnUserInput"]
 

@@ -20,12 +20,12 @@ from unspool_protocol.threads import ThreadResumeParams
 from unspool_server.config import AgentOptions
 from unspool_server.errors import LogMissing, UnspoolError
 from unspool_server.history.calls import CallMark, marked
-from unspool_server.sessions.agent_host import AgentError, NewAgent
-from unspool_server.sessions.agent_tree import ROOT, Place, agents_of, place_of
+from unspool_server.sessions.agents.envelopes import Envelope, envelope_records
+from unspool_server.sessions.agents.host import AgentError, NewAgent
+from unspool_server.sessions.agents.tree import ROOT, Place, agents_of, place_of
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.envelopes import Envelope, envelope_records
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.turn import Turn, TurnPlan
+from unspool_server.sessions.turns.turn import Turn, TurnPlan
 
 if TYPE_CHECKING:
     from unspool_server.sessions.registry import Sessions

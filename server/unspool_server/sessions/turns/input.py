@@ -22,8 +22,8 @@ from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 from unspool_server.config import Limits
 from unspool_server.errors import InvalidParams
 from unspool_server.history.calls import CallMark
+from unspool_server.sessions.agents.envelopes import Envelope
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.envelopes import Envelope
 
 _REPORTED: Mapping[str, str] = {"input_text": "text", "input_image": "image_url"}
 """The parts of a report's output, and the text that each must have."""

@@ -31,10 +31,10 @@ from unspool_server.history.state import Item
 from unspool_server.history.tokens import estimate_tokens
 from unspool_server.history.turn_pages import turn_slices
 from unspool_server.sessions.environment import BASE_INSTRUCTIONS, Environment
-from unspool_server.sessions.positions import Point, bases_of
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import recorded
-from unspool_server.sessions.summaries import settings_told
+from unspool_server.sessions.views.positions import Point, bases_of
+from unspool_server.sessions.views.summaries import settings_told
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 _SOURCE = "unspool.source"

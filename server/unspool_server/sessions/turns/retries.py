@@ -10,7 +10,7 @@ from unspool_server.model.backoff import delay_s
 from unspool_server.telemetry import metrics
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 BROKEN_STREAM = {"responseStreamDisconnected": {"httpStatusCode": None}}
 

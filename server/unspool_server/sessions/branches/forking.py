@@ -23,8 +23,8 @@ from unspool_server.history.tenancy import tenant_member
 from unspool_server.sessions.clock import iso_now, new_id, now_s
 from unspool_server.sessions.loading import find_turn, load
 from unspool_server.sessions.memory import LiveHistory
-from unspool_server.sessions.positions import refuse_parted_call, resolve
 from unspool_server.sessions.settings import ThreadSettings, settings_record
+from unspool_server.sessions.views.positions import refuse_parted_call, resolve
 from unspool_server.store.contract import Log, LogStore, NewRollout, RolloutInfo
 
 

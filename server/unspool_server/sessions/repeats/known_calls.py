@@ -13,7 +13,7 @@ from unspool_protocol.log import Record
 
 from unspool_server.errors import LogCorrupt, LogMissing
 from unspool_server.history.calls import CallId, CallIndex, CallMark, Said
-from unspool_server.sessions.rollout_path import path_of
+from unspool_server.sessions.branches.rollout_path import path_of
 from unspool_server.store.contract import Log, LogStore, RolloutInfo
 
 SIDE = "calls"

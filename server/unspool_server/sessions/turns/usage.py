@@ -11,7 +11,7 @@ from unspool_server.model.contract import ResponseDone, Usage
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 _FIELDS = (
     "input_tokens",

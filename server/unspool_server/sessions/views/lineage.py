@@ -24,9 +24,9 @@ from unspool_protocol.positions import LogPosition
 from unspool_server.errors import LogCorrupt, LogMissing
 from unspool_server.history.lineage import Boundary, BoundaryScan, boundaries_of
 from unspool_server.history.tenancy import tenant_of
-from unspool_server.sessions.auditing import bad_cursor
 from unspool_server.sessions.registry import Sessions
-from unspool_server.sessions.summaries import seconds_of
+from unspool_server.sessions.views.auditing import bad_cursor
+from unspool_server.sessions.views.summaries import seconds_of
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 DEFAULT_BOUNDARIES = 20

@@ -14,11 +14,11 @@ from unspool_server.config import Limits
 from unspool_server.errors import RequestError, StoreClosed
 from unspool_server.history.queue import QueuedInput, queue_record
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.input import TurnMessage, turn_message
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import for_turn
-from unspool_server.sessions.summaries import settings_told
-from unspool_server.sessions.turn import Turn, TurnPlan
+from unspool_server.sessions.turns.input import TurnMessage, turn_message
+from unspool_server.sessions.turns.turn import Turn, TurnPlan
+from unspool_server.sessions.views.summaries import settings_told
 
 
 def wake(session: Session) -> None:

@@ -20,8 +20,8 @@ from unspool_server.history.calls import CallMark, mark_record
 from unspool_server.history.checkpoints import rolled_back_turns
 from unspool_server.history.in_force import restore_of
 from unspool_server.history.turn_pages import turn_slices, without_items
-from unspool_server.sessions.known_calls import KnownCalls
 from unspool_server.sessions.loading import find_turn
+from unspool_server.sessions.repeats.known_calls import KnownCalls
 from unspool_server.sessions.session import Session
 from unspool_server.store.contract import Log, LogStore
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from unspool_server.errors import ContextLengthExceeded, ModelError
-from unspool_server.sessions.sampling import sample
 from unspool_server.sessions.tools.calls import run_calls
 from unspool_server.sessions.tools.mcp import start_servers
-from unspool_server.sessions.usage import over_limit, over_threshold, response_over_limit
+from unspool_server.sessions.turns.sampling import sample
+from unspool_server.sessions.turns.usage import over_limit, over_threshold, response_over_limit
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 MAX_FUTILE_COMPACTIONS = 2
 """Compactions in a row within one turn that did not bring the size under the limit; then the turn fails."""
@@ -97,7 +97,7 @@ async def _is_full(turn: "Turn") -> bool:
 
 
 async def _compact(turn: "Turn") -> None:
-    from unspool_server.sessions.compaction import compact_inside
+    from unspool_server.sessions.turns.compaction import compact_inside
 
     await compact_inside(turn)
 

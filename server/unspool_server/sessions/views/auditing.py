@@ -21,7 +21,7 @@ from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import InvalidParams, LogMissing
 from unspool_server.history.audit import AuditEntry, Stretch, Verdict, audit
-from unspool_server.sessions.rollout_path import Step, path_of
+from unspool_server.sessions.branches.rollout_path import Step, path_of
 from unspool_server.store.contract import LogStore, ReadReport, RolloutInfo
 
 DEFAULT_LIMIT = 100

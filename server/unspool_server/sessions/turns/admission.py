@@ -15,15 +15,15 @@ from unspool_server.errors import LimitReached, RequestError, ThreadBusy
 from unspool_server.history.calls import CallMark
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.queue import QueuedInput
-from unspool_server.sessions.compaction import CompactionTurn
-from unspool_server.sessions.idempotency import begins, once, recorded_turn, travels_with_message
-from unspool_server.sessions.input import TurnMessage
-from unspool_server.sessions.queue_run import pause, unpause
-from unspool_server.sessions.queueing import change_queue, waiting
+from unspool_server.sessions.repeats.idempotency import begins, once, recorded_turn, travels_with_message
 from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.settings import for_turn
-from unspool_server.sessions.summaries import settings_told
-from unspool_server.sessions.turn import Turn, TurnPlan
+from unspool_server.sessions.turns.compaction import CompactionTurn
+from unspool_server.sessions.turns.input import TurnMessage
+from unspool_server.sessions.turns.queue_run import pause, unpause
+from unspool_server.sessions.turns.queueing import change_queue, waiting
+from unspool_server.sessions.turns.turn import Turn, TurnPlan
+from unspool_server.sessions.views.summaries import settings_told
 
 
 @dataclass(frozen=True, slots=True)

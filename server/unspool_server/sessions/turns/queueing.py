@@ -10,9 +10,9 @@ from unspool_server.errors import InvalidParams, RequestError
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.queue import Queue, QueuedInput, queue_record, queued_turn
 from unspool_server.sessions.clock import new_id
-from unspool_server.sessions.input import TurnMessage, turn_message
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.turn import Turn
+from unspool_server.sessions.turns.input import TurnMessage, turn_message
+from unspool_server.sessions.turns.turn import Turn
 
 _NOT_KEPT = {"thread_id", "idempotency_key", "if_busy"}
 

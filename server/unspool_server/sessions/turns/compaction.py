@@ -30,15 +30,15 @@ from unspool_server.history.tokens import estimate_history
 from unspool_server.model.contract import ItemDone, ModelRequest, ResponseDone
 from unspool_server.model.texts import item_text
 from unspool_server.sessions.clock import new_id, now_ms
-from unspool_server.sessions.context import context_facts, context_records
-from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record, shown_item_record, task_complete, task_started
-from unspool_server.sessions.retries import StreamRetries
-from unspool_server.sessions.sampling import model_request
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import turn_context_record
-from unspool_server.sessions.turn import Turn
-from unspool_server.sessions.usage import thread_total, token_count_record, usage_fields, usage_records
+from unspool_server.sessions.turns.context import context_facts, context_records
+from unspool_server.sessions.turns.model_calls import asked
+from unspool_server.sessions.turns.retries import StreamRetries
+from unspool_server.sessions.turns.sampling import model_request
+from unspool_server.sessions.turns.turn import Turn
+from unspool_server.sessions.turns.usage import thread_total, token_count_record, usage_fields, usage_records
 
 COMPACT_PROMPT = (
     "Write a hand-over summary of this conversation for whoever continues it without having seen it: the goal, what "

@@ -19,11 +19,11 @@ from unspool_server.history.client_view import ClientEvent, folded_view
 from unspool_server.history.queue import carried
 from unspool_server.history.rollback import legacy_restore, legacy_undo_place
 from unspool_server.history.turn_pages import turn_slices
-from unspool_server.sessions.branching import Reason, append_legacy, branch, materialised
+from unspool_server.sessions.branches.branching import Reason, append_legacy, branch, materialised
 from unspool_server.sessions.clock import new_id
 from unspool_server.sessions.loading import turns_back
-from unspool_server.sessions.positions import Point, chain_of, common_part, is_before, refuse_parted_call, resolve
 from unspool_server.sessions.session import Session
+from unspool_server.sessions.views.positions import Point, chain_of, common_part, is_before, refuse_parted_call, resolve
 
 _CUTS = ("rollback", "revert", "restore")
 """Reasons of branches that an undo undoes."""

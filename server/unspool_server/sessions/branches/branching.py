@@ -21,7 +21,7 @@ from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load, turns_back
 from unspool_server.sessions.records import event_record
 from unspool_server.sessions.session import Session
-from unspool_server.sessions.summaries import first_text
+from unspool_server.sessions.views.summaries import first_text
 from unspool_server.store.contract import NewRollout
 
 _LINKS = frozenset({"history_base", "forked_from_id", "forked_from_ordinal_exclusive", "timestamp"})

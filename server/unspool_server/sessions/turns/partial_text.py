@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from unspool_server.history.partial_items import Place, growth, partial_record, texts_in
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 PARTIAL_EVERY_S = 0.5
 """How long text waits at most before it is recorded: what a crash of the process may take away."""

@@ -13,10 +13,10 @@ from unspool_protocol.log import NewRecord, Position, Record, RecordType
 
 from unspool_server.errors import ThreadBusy
 from unspool_server.history.tenancy import tenant_member
+from unspool_server.sessions.branches.rollout_path import Step, end_of, ours_of, path_of
 from unspool_server.sessions.clock import iso_now, new_id
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.registry import Sessions
-from unspool_server.sessions.rollout_path import Step, end_of, ours_of, path_of
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.tenants import tenant_of_log
 from unspool_server.store.contract import Log, LogStore, NewRollout, RolloutInfo

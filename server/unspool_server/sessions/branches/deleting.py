@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unspool_server.errors import DependentThreads, LogMissing, ThreadBusy
-from unspool_server.sessions.materialising import materialise_all
+from unspool_server.sessions.branches.materialising import materialise_all
+from unspool_server.sessions.branches.rollout_path import path_of
 from unspool_server.sessions.registry import Sessions
-from unspool_server.sessions.rollout_path import path_of
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 

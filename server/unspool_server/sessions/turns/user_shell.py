@@ -20,7 +20,7 @@ from unspool_server.sessions.session import After, Session
 from unspool_server.sessions.tools.shell import command_environment, command_item, shell_argv
 from unspool_server.sessions.tools.shell_texts import Captured, user_command_text
 from unspool_server.sessions.tools.terminals import Terminal
-from unspool_server.sessions.turn import Turn, TurnPlan
+from unspool_server.sessions.turns.turn import Turn, TurnPlan
 
 ABORTED = "command aborted by user"
 """What the model reads instead of the output of a command that an interrupt ended."""

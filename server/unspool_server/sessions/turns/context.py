@@ -12,7 +12,7 @@ from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, collaboration
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 
 def context_facts(session: Session, settings: ThreadSettings) -> ContextFacts:

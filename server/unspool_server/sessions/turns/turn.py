@@ -25,11 +25,8 @@ from unspool_server.history.calls import marked, with_ours
 from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
 from unspool_server.history.fork import interruption_marker
+from unspool_server.sessions.agents.envelopes import Envelope, envelope_records
 from unspool_server.sessions.clock import new_id, now_ms, now_s
-from unspool_server.sessions.context import context_facts, context_records
-from unspool_server.sessions.envelopes import Envelope, envelope_records
-from unspool_server.sessions.input import TurnMessage
-from unspool_server.sessions.partial_text import PartialText
 from unspool_server.sessions.records import (
     attributed,
     item_record,
@@ -38,19 +35,22 @@ from unspool_server.sessions.records import (
     task_started,
     turn_aborted,
 )
-from unspool_server.sessions.rounds import Rounds
 from unspool_server.sessions.session import Session
 from unspool_server.sessions.settings import ThreadSettings, turn_context_record
 from unspool_server.sessions.tools.calls import aborted_outputs
-from unspool_server.sessions.turn_report import Outcome, TurnReport
-from unspool_server.sessions.usage import full_window_record
+from unspool_server.sessions.turns.context import context_facts, context_records
+from unspool_server.sessions.turns.input import TurnMessage
+from unspool_server.sessions.turns.partial_text import PartialText
+from unspool_server.sessions.turns.report import Outcome, TurnReport
+from unspool_server.sessions.turns.rounds import Rounds
+from unspool_server.sessions.turns.usage import full_window_record
 from unspool_server.telemetry import traces
 from unspool_server.telemetry.logs import event
 from unspool_server.telemetry.scope import bound
 
 if TYPE_CHECKING:
-    from unspool_server.sessions.sampling import Sampling
     from unspool_server.sessions.tools.calls import OpenCall
+    from unspool_server.sessions.turns.sampling import Sampling
 
 logger = logging.getLogger(__name__)
 

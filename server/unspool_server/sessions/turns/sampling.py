@@ -1,6 +1,6 @@
 """What the model says within a turn: items are recorded, deltas are shown, a broken stream is asked for again.
 
-Knows nothing of what happens between two requests (`turn.py`) nor how a call is run (`tools.py`).
+Knows nothing of what happens between two requests (`turn.py`) nor how a call is run (`tools/`).
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from unspool_server.model.contract import (
     TextDelta,
 )
 from unspool_server.sessions.clock import new_id, now_ms
-from unspool_server.sessions.model_calls import asked
 from unspool_server.sessions.records import item_record
-from unspool_server.sessions.retries import StreamRetries
 from unspool_server.sessions.tools.calls import note_call, run_calls
 from unspool_server.sessions.tools.toolbox import Toolbox
-from unspool_server.sessions.usage import usage_records
+from unspool_server.sessions.turns.model_calls import asked
+from unspool_server.sessions.turns.retries import StreamRetries
+from unspool_server.sessions.turns.usage import usage_records
 
 if TYPE_CHECKING:
     from unspool_server.sessions.session import Session
-    from unspool_server.sessions.turn import Turn
+    from unspool_server.sessions.turns.turn import Turn
 
 
 def model_request(session: "Session", *, settings: Any, **changes: Any) -> ModelRequest:

@@ -1,0 +1,1 @@
+"""Looking at threads without changing them: pages, positions, audits, lineage, summaries."""
