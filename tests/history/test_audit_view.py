@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from unspool_protocol.log import HistoryMode, LineFault, Position, Record
 from unspool_server.history.audit import AuditEntry, Reason, Stretch, audit, cut_reason
 from unspool_server.history.checkpoints import checkpoint_of
-from unspool_server.history.client_view import client_turns
 from unspool_server.history.items import history_item
 from unspool_server.history.reconstruct import explained
 from unspool_server.history.state import Item
+from unspool_server.history.whole_view import client_turns
 
 from tests.history.logs import FixtureLog, fixture_logs
 from tests.history.rows import ROLLOUT_ID, Row, our_rows, parse_log

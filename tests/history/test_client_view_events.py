@@ -13,9 +13,10 @@ from unspool_protocol.items import (
     UserMessageItem,
 )
 from unspool_protocol.log import HistoryMode, Record
-from unspool_server.history.client_view import ClientView, client_turns
+from unspool_server.history.client_view import ClientView
 from unspool_server.history.item_shapes import item_record_payload
 from unspool_server.history.rollback import legacy_restore, legacy_undo_place, rollback_marker
+from unspool_server.history.whole_view import client_turns
 
 STAMP = "2026-11-30T08:00:01.500Z"
 STAMP_MS = 1796025601500

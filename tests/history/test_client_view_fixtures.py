@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from unspool_protocol.log import Record
 from unspool_protocol.turns import Turn
-from unspool_server.history.client_view import ClientView, client_turns
+from unspool_server.history.client_view import ClientView
 from unspool_server.history.item_shapes import recorded_item, wire_item
+from unspool_server.history.whole_view import client_turns
 
 from tests.history.codex_logs import SCENARIOS, CapturedThread, captured, expected
 

@@ -2,7 +2,8 @@
 
 import pytest
 from unspool_protocol.turns import Turn
-from unspool_server.history.client_view import ClientView, client_turns
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.whole_view import client_turns
 
 from tests.history.rows import Row, our_rows
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from unspool_protocol.log import HistoryMode, NewRecord, Record, RecordType
-from unspool_server.history.client_view import ClientEvent, ClientView
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.partial_items import growth, partial_record
 
 STARTED = {"type": "task_started", "turn_id": "t"}

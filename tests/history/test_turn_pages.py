@@ -6,7 +6,6 @@ import pytest
 from unspool_protocol.items import AgentMessageItem, UserMessageItem
 from unspool_protocol.log import HistoryMode, Position, Record
 from unspool_protocol.turns import ItemsView
-from unspool_server.history.client_view import client_turns
 from unspool_server.history.turn_pages import (
     PageCursor,
     PageScope,
@@ -16,6 +15,7 @@ from unspool_server.history.turn_pages import (
     turn_slices,
     without_items,
 )
+from unspool_server.history.whole_view import client_turns
 
 from tests.history.codex_logs import SCENARIOS, CapturedThread, captured, expected
 from tests.history.rows import our_rows

@@ -6,7 +6,8 @@ from typing import Any
 
 from unspool_protocol.cursors import EventCursor
 from unspool_server.events.encoding import plain
-from unspool_server.history.client_view import ClientEvent, ClientView
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.store.contract import LogStore, RolloutInfo
 
 from tests.torture.heard import Words

@@ -37,7 +37,7 @@ from unspool_server.handlers.context import RequestContext
 from unspool_server.handlers.keys import keyed, shelf_then, thread_then
 from unspool_server.handlers.services import services
 from unspool_server.history.calls import CallMark
-from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.turn_pages import PageScope
 from unspool_server.sessions.branches.branching import newest_turns, revert, rollback, turns_from
 from unspool_server.sessions.branches.restoring import restore, undo

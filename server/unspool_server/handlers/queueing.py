@@ -19,7 +19,7 @@ from unspool_server.handlers.places import shelf_of
 from unspool_server.handlers.services import services
 from unspool_server.handlers.turns import check_images
 from unspool_server.history.calls import CallMark
-from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.queue import folded_queue
 from unspool_server.sessions.loading import load
 from unspool_server.sessions.repeats.idempotency import once

@@ -12,7 +12,8 @@ from enum import StrEnum
 from unspool_protocol.log import HistoryMode, LineFault, Position, Record, RecordType
 
 from .checkpoints import checkpoint_of, settings_of
-from .client_view import REVERTING_BRANCHES, ClientEvent, ClientView, folded_view
+from .client_view import REVERTING_BRANCHES, ClientView
+from .event_shapes import ClientEvent
 from .fields import list_of, object_of, text_of
 from .in_force import restore_of
 from .items import history_item
@@ -20,6 +21,7 @@ from .labels import label_of
 from .reconstruct import explained
 from .state import Origins, Out, Span
 from .survival import client_survival
+from .whole_view import folded_view
 
 
 class Reason(StrEnum):

@@ -11,7 +11,7 @@ from typing import Any
 
 from unspool_protocol.log import NewRecord, Position, Record, RecordType
 
-from .client_view import TURN_STARTS
+from .event_shapes import TURN_STARTS
 from .fields import EMPTY, object_of, text_of
 
 CallId = tuple[str, str, str]

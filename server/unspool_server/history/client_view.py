@@ -7,8 +7,7 @@ Everything else that clients
 see (deltas, status, starts of other items) is not in the log. Which records are in force is decided elsewhere (spans).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from unspool_protocol.base import WireModel
@@ -31,15 +30,12 @@ from unspool_protocol.turns import (
 
 from .boundaries import is_instruction_boundary, starts_with_summary_prefix
 from .checkpoints import checkpoint_of, rolled_back_turns
-from .event_shapes import inherited_usage, token_usage, turn_error
+from .event_shapes import ClientEvent, inherited_usage, token_usage, turn_error
 from .fields import EMPTY, count_of, list_of, object_of, role_of, text_of
-from .in_force import restore_of
 from .item_shapes import wire_item
 from .legacy_events import LEGACY_ITEM_EVENTS, REASONING_EVENTS, legacy_item
 from .partial_items import grown
 from .queue import queue_change
-from .state import Out, Span
-from .survival import client_survival
 from .turn_draft import TurnDraft, epoch_ms
 from .turn_ledger import TurnLedger
 from .view_marks import BoundaryMarks
@@ -52,15 +48,6 @@ BEHIND_RECORD = 1 << 52
 
 _HARMLESS_ERRORS = frozenset({"thread_rollback_failed", "active_turn_not_steerable"})
 """Errors about a request, not about the turn they were recorded in: its status stays."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientEvent:
-    """A notification derived from a record, and its place among the thread's events."""
-
-    method: str
-    params: WireModel | Mapping[str, Any]
-    cursor: EventCursor
 
 
 class ClientView:
@@ -413,74 +400,6 @@ _HANDLERS: Mapping[str, Callable[[ClientView, Mapping[str, Any]], None]] = {
     "thread_name_updated": ClientView._name_updated,
     "thread_rolled_back": ClientView._rolled_back,
 }
-
-TURN_STARTS = frozenset({"task_started", "turn_started"})
-"""Events that start a turn; the source's spelling is accepted beside the wire's (01 §3.6)."""
-
-TURN_ENDS = frozenset({"task_complete", "turn_complete", "turn_aborted"})
-"""Events that end one."""
-
-
-def folded_view(
-    records: Sequence[Record],
-    thread_id: str,
-    mode: HistoryMode,
-    survival: Sequence[Span] | None = None,
-    *,
-    watch: Callable[[int, ClientView, Sequence[ClientEvent]], None] | None = None,
-) -> ClientView:
-    """A view that has seen a whole log and goes on live: markers that are applied to it later are carried out.
-
-    Args:
-        survival: The fate of each record in the client's view; computed here when it is not at hand. Records that
-            a rollback put out are left out, and the markers among the records mean nothing more.
-        watch: Called after each record that was applied, with its index and its events.
-    """
-    view = ClientView(thread_id, mode, obeys_markers=False)
-    survival = client_survival(records, mode) if survival is None else survival
-    gone, forgotten = rolled_back_indices(survival), restored_away(records, survival)
-    for index, record in enumerate(records):
-        if index not in gone or (index not in forgotten and ends_surviving_turn(view, record)):
-            events = view.apply(record)
-            if watch is not None:
-                watch(index, view, events)
-    view.obeys_markers = True
-    return view
-
-
-def client_turns(
-    records: Sequence[Record], thread_id: str, mode: HistoryMode, survival: Sequence[Span] | None = None
-) -> list[Turn]:
-    """The whole client view of a log. An open turn is shown interrupted; the caller lays the running one over it.
-
-    Args:
-        survival: As for `folded_view`.
-    """
-    view = folded_view(records, thread_id, mode, survival)
-    if view.current_draft is not None:
-        view.current_draft.settle()
-    return view.turns
-
-
-def rolled_back_indices(survival: Sequence[Span]) -> frozenset[int]:
-    """Indices of the records that a rollback put out."""
-    return frozenset(index for span in survival if span.out is Out.ROLLBACK for index in range(span.start, span.end))
-
-
-def restored_away(records: Sequence[Record], survival: Sequence[Span]) -> frozenset[int]:
-    """Indices of the records that a restore put out: they end no turn, the log reads as if they were not there."""
-    return frozenset(
-        index
-        for span in survival
-        if span.by is not None and restore_of(records[span.by]) is not None
-        for index in range(span.start, span.end)
-    )
-
-
-def ends_surviving_turn(view: ClientView, record: Record) -> bool:
-    """Whether a removed record ends a turn whose beginning stays (03 §10 row 52): the turn was not cut off."""
-    current = view.current_draft
-    return current is not None and record.event in TURN_ENDS and record.payload.get("turn_id") == current.id
 
 
 def _turn_ids(ours: Mapping[str, Any], key: str = "turnIds") -> tuple[str, ...]:

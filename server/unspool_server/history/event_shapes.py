@@ -1,14 +1,32 @@
-"""Recorded errors and token counts in the wire's shape (`wire` §5). Pure; ill-shaped input yields None."""
+"""What the client's view says of a record: events, and errors and token counts in the wire's shape (`wire` §5). Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from unspool_protocol.base import WireModel
+from unspool_protocol.cursors import EventCursor
 from unspool_protocol.log import Record
 from unspool_protocol.turns import ThreadTokenUsage, TokenUsage, TurnError
 
 from .fields import EMPTY, object_of, text_of
 from .item_shapes import camel_keys, camel_word
+
+TURN_STARTS = frozenset({"task_started", "turn_started"})
+"""Events that start a turn; the source's spelling is accepted beside the wire's (01 §3.6)."""
+
+TURN_ENDS = frozenset({"task_complete", "turn_complete", "turn_aborted"})
+"""Events that end one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEvent:
+    """A notification derived from a record, and its place among the thread's events."""
+
+    method: str
+    params: WireModel | Mapping[str, Any]
+    cursor: EventCursor
 
 
 def turn_error(payload: Mapping[str, Any] | None) -> TurnError | None:

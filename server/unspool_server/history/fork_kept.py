@@ -11,11 +11,12 @@ from unspool_protocol.log import HistoryMode, NewRecord, Record, RecordType
 
 from .boundaries import fork_boundaries, is_contextual_user
 from .checkpoints import checkpoint_of, rolled_back_turns
-from .client_view import TURN_ENDS, TURN_STARTS, rolled_back_indices
+from .event_shapes import TURN_ENDS, TURN_STARTS
 from .fields import object_of, role_of, text_of
 from .fork import cut_keeping_last
 from .items import history_item
 from .survival import client_survival
+from .whole_view import rolled_back_indices
 
 
 def kept_records(records: Sequence[Record], mode: HistoryMode, boundaries: int) -> list[Record] | None:

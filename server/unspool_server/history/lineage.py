@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from unspool_protocol.log import HistoryMode, Position, Record, RecordType
 
 from .boundaries import envelope_of, is_fork_boundary
-from .client_view import TURN_STARTS
+from .event_shapes import TURN_STARTS
 from .fields import flag_of, object_of, text_of, texts_of
 from .items import agent_message
 from .labels import short

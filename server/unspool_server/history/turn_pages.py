@@ -18,11 +18,13 @@ from unspool_protocol.log import HistoryMode, Position, Record, RecordType
 from unspool_protocol.turns import ItemsView, Turn
 
 from .boundaries import is_fork_boundary
-from .client_view import TURN_ENDS, TURN_STARTS, ClientView, ends_surviving_turn, restored_away, rolled_back_indices
+from .client_view import ClientView
+from .event_shapes import TURN_ENDS, TURN_STARTS
 from .fields import flag_of, role_of, text_of
 from .state import Span
 from .survival import client_survival
 from .turn_draft import TurnDraft, first_input, last_answer
+from .whole_view import ends_surviving_turn, restored_away, rolled_back_indices
 
 
 @dataclass(frozen=True, slots=True)

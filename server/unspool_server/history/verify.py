@@ -13,7 +13,7 @@ from unspool_protocol.log import Record, RecordType
 from unspool_protocol.records import EVENTS, LOST_RECORDS
 
 from .checkpoints import checkpoint_of, is_invalid_checkpoint
-from .client_view import TURN_ENDS, TURN_STARTS
+from .event_shapes import TURN_ENDS, TURN_STARTS
 from .fields import flag_of, text_of
 from .prompt import OUTPUT_OF
 

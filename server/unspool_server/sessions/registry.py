@@ -24,7 +24,8 @@ from unspool_server.errors import (
     UnspoolError,
 )
 from unspool_server.history.calls import CallMark, marked
-from unspool_server.history.client_view import ClientEvent, ClientView
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.sessions.agents.agents import Agents
 from unspool_server.sessions.environment import Environment
 from unspool_server.sessions.opening import Opener, check_thread_id

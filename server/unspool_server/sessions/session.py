@@ -17,9 +17,11 @@ from unspool_protocol.thread_object import ReadState
 
 from unspool_server.errors import StoreClosed, ThreadBusy, WriteFailed
 from unspool_server.history.calls import CallMark, marked
-from unspool_server.history.client_view import ClientEvent, ClientView, folded_view
+from unspool_server.history.client_view import ClientView
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.marks import fold_marks, marks_payload, revision
 from unspool_server.history.queue import NOTHING, applied, folded_queue
+from unspool_server.history.whole_view import folded_view
 from unspool_server.sessions.clock import now_s
 from unspool_server.sessions.memory import LiveHistory
 from unspool_server.sessions.owner import Owner

@@ -12,7 +12,7 @@ from typing import Any
 from unspool_protocol.log import HistoryMode, NewRecord, Position, Record
 
 from unspool_server.errors import NotMaterialised, RequestError, Unsupported
-from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.queue import carried
 from unspool_server.history.rollback import check_num_turns, rollback_marker
 from unspool_server.history.tenancy import tenant_member

@@ -13,9 +13,8 @@ from unspool_protocol.log import HistoryMode, NewRecord, Position, Record, Recor
 from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import InvalidParams, RequestError
-from unspool_server.history.client_view import TURN_ENDS, TURN_STARTS
 from unspool_server.history.compact import compacted_record
-from unspool_server.history.event_shapes import token_usage
+from unspool_server.history.event_shapes import TURN_ENDS, TURN_STARTS, token_usage
 from unspool_server.history.fork import interruption_records, unfinished_turn
 from unspool_server.history.fork_kept import is_enough, kept_records, with_cleared_baseline
 from unspool_server.history.state import Window

@@ -15,10 +15,11 @@ from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import RequestError
 from unspool_server.history.calls import with_ours
-from unspool_server.history.client_view import ClientEvent, folded_view
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.queue import carried
 from unspool_server.history.rollback import legacy_restore, legacy_undo_place
 from unspool_server.history.turn_pages import turn_slices
+from unspool_server.history.whole_view import folded_view
 from unspool_server.sessions.branches.branching import Reason, append_legacy, branch, materialised
 from unspool_server.sessions.clock import new_id
 from unspool_server.sessions.loading import turns_back

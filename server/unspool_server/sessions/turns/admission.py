@@ -13,7 +13,7 @@ from unspool_protocol.turns import Turn as WireTurn
 
 from unspool_server.errors import LimitReached, RequestError, ThreadBusy
 from unspool_server.history.calls import CallMark
-from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.queue import QueuedInput
 from unspool_server.sessions.repeats.idempotency import begins, once, recorded_turn, travels_with_message
 from unspool_server.sessions.session import After, Session

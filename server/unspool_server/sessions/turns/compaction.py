@@ -13,7 +13,6 @@ from unspool_protocol.items import ContextCompactionItem
 from unspool_protocol.log import NewRecord
 
 from unspool_server.errors import ContextLengthExceeded, ProviderRejected, StreamCut
-from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.compact import (
     compacted_record,
     keep_last_replacement,
@@ -23,6 +22,7 @@ from unspool_server.history.compact import (
 )
 from unspool_server.history.compact import summary_text as prefixed_summary
 from unspool_server.history.context import ContextUpdate, initial_context
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.prompt import base_item, prompt_items
 from unspool_server.history.queue import carried
 from unspool_server.history.state import Item, PreviousSettings

@@ -7,7 +7,7 @@ from unspool_protocol.queue_methods import ThreadQueueChangeResult, ThreadQueueU
 from unspool_protocol.turn_methods import TurnStartParams
 
 from unspool_server.errors import InvalidParams, RequestError
-from unspool_server.history.client_view import ClientEvent
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.queue import Queue, QueuedInput, queue_record, queued_turn
 from unspool_server.sessions.clock import new_id
 from unspool_server.sessions.session import Session

@@ -22,8 +22,8 @@ from unspool_server.config import ConfigError
 from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
 from unspool_server.history.calls import marked, with_ours
-from unspool_server.history.client_view import ClientEvent
 from unspool_server.history.context import ContextUpdate, context_update
+from unspool_server.history.event_shapes import ClientEvent
 from unspool_server.history.fork import interruption_marker
 from unspool_server.sessions.agents.envelopes import Envelope, envelope_records
 from unspool_server.sessions.clock import new_id, now_ms, now_s

@@ -8,7 +8,7 @@ from unspool_protocol.log import Position, RecordType
 from unspool_protocol.positions import LogPosition
 
 from unspool_server.errors import LogCorrupt
-from unspool_server.history.client_view import TURN_STARTS
+from unspool_server.history.event_shapes import TURN_STARTS
 from unspool_server.sessions.branches.rollout_path import Step, branch_word, end_of, left_position, ours_of, path_of
 from unspool_server.sessions.views.summaries import seconds_of
 from unspool_server.store.contract import LogStore, RolloutInfo

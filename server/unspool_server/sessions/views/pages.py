@@ -13,7 +13,7 @@ from unspool_protocol.threads import ThreadItemEntry, TurnsPage
 from unspool_protocol.turns import ItemsView, Turn, TurnStatus
 
 from unspool_server.errors import InvalidParams
-from unspool_server.history.client_view import TURN_STARTS
+from unspool_server.history.event_shapes import TURN_STARTS
 from unspool_server.history.partial_items import is_partial
 from unspool_server.history.state import Span
 from unspool_server.history.turn_pages import (
