@@ -1,4 +1,4 @@
-"""What the client's view says of a record: events, and errors and token counts in the wire's shape (`wire` §5). Pure."""
+"""What the client's view says of records: events, errors and token counts in the wire's words (`wire` §5). Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
