@@ -16,6 +16,7 @@ from unspool_server.history.state import Out
 from unspool_server.history.summary import summarise
 from unspool_server.history.survival import client_survival
 
+from tests.examples import examples
 from tests.history.logs import Info
 from tests.history.rows import message, parse_log, render_history
 
@@ -41,7 +42,7 @@ KINDS = st.sampled_from([kind.value for kind in RecordType] + ["forked", "from_t
 RECORDS = st.builds(Record, st.just("r"), st.integers(0, 50), KINDS, PAYLOADS, WORDS, st.none() | PAYLOADS, PAYLOADS)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(RECORDS, max_size=8), st.sampled_from(HistoryMode))
 def test_garbage_never_raises(records: list[Record], mode: HistoryMode) -> None:
     result = reconstruct(records, mode)

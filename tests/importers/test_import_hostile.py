@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from unspool_server.importers import Outcome, import_paths
 from unspool_server.importers.tree import Node, plan
 
+from tests.examples import examples
 from tests.importers.foreign import Claude, Pi, text, use, write
 
 JUNK = st.sampled_from(
@@ -80,7 +81,7 @@ SOURCES = {"claude": claude_lines(), "pi": pi_lines()}
 
 
 @pytest.mark.parametrize("form", ["claude", "pi"])
-@settings(max_examples=150)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_any_value_anywhere_is_imported_or_reported_and_importing_again_agrees(form: Any, data: st.DataObject) -> None:
     lines = copy.deepcopy(SOURCES[form])
@@ -101,7 +102,7 @@ def test_any_value_anywhere_is_imported_or_reported_and_importing_again_agrees(f
         assert second.outcome is (Outcome.UNCHANGED if first.outcome is Outcome.IMPORTED else first.outcome)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(-1, 12), st.booleans()), min_size=1, max_size=12))
 def test_every_weighty_node_is_its_own_in_exactly_one_branch(shape: list[tuple[int, bool]]) -> None:
     count = len(shape)

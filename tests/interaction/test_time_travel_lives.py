@@ -13,6 +13,7 @@ from unspool_server.history.reconstruct import reconstruct
 from unspool_server.history.state import Reconstruction
 from unspool_server.sessions.views.positions import resolve
 
+from tests.examples import examples
 from tests.interaction.test_time_travel import MODES, begin, end
 from tests.state.agreement import assert_memory_is_the_log, without_spans
 from tests.state.inprocess import Client, House, Message, Refused, house
@@ -136,7 +137,7 @@ DEEP: list[tuple[str, int]] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(st.sampled_from(MODES), st.lists(STEP, max_size=10))
 @example("paginated", DEEP)
 @example("legacy", DEEP)

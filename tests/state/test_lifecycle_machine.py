@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from unspool_server.model.offline import OfflineProvider
 
+from tests.examples import examples
 from tests.state.agreement import as_model, assert_as_modelled, visible_turns
 from tests.state.inprocess import TOOL, Client, House, Message, as_after_a_crash, house
 from tests.state.turn_model import ModelThread, ModelTurn
@@ -434,4 +435,4 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = settings(max_examples=25, stateful_step_count=15)
+TestLifecycle.settings = settings(max_examples=examples(12), stateful_step_count=15)

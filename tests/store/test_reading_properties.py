@@ -10,6 +10,8 @@ from unspool_server.store.memory_blob import MemoryBlob
 from unspool_server.store.reader import Source, records_backward, records_forward
 from unspool_server.store.seek import seek
 
+from tests.examples import examples
+
 
 def data(content: bytes) -> Bytes:
     """A file in memory."""
@@ -49,7 +51,7 @@ def by_place(faults: list[LineFault]) -> list[tuple[int, str]]:
     return sorted((fault.line, fault.code) for fault in faults)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(FILES, st.booleans())
 async def test_both_directions_read_the_same_records_and_report_the_same_faults(content: bytes, legacy: bool) -> None:
     there, here = await forward(content, legacy=legacy), await backward(content, legacy=legacy)
@@ -57,7 +59,7 @@ async def test_both_directions_read_the_same_records_and_report_the_same_faults(
     assert by_place(there[1]) == by_place(here[1])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from([b"", b"a", b"bcdefghijklmnop", b"\n", b"\r\n"]), max_size=20), st.integers(1, 9))
 async def test_lines_are_the_same_whatever_the_block_size(parts: list[bytes], block: int) -> None:
     content = b"".join(parts)
@@ -68,7 +70,7 @@ async def test_lines_are_the_same_whatever_the_block_size(parts: list[bytes], bl
     assert all(content[line.start : line.end].removesuffix(b"\n") == line.content for line in there)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=300), st.integers(0, 320), st.integers(1, 4_000))
 async def test_seeking_finds_the_cut_where_ordinals_rise(steps: list[int], wanted: int, width: int) -> None:
     lines: list[bytes] = []
