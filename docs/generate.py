@@ -15,19 +15,21 @@ from unspool_protocol.reference import render
 from unspool_server.access.principal import Scope
 from unspool_server.access.scopes import METHOD_SCOPES
 from unspool_server.config import (
-    AccessOptions,
-    AccessToken,
     AgentOptions,
     Config,
     HistoryOptions,
-    Limits,
-    LoggingOptions,
     McpServerConfig,
     ProviderConfig,
     ShellEnvironmentPolicy,
+    WorkspaceWrite,
+)
+from unspool_server.config_daemon import (
+    AccessOptions,
+    AccessToken,
+    Limits,
+    LoggingOptions,
     TracingOptions,
     WebSocketOptions,
-    WorkspaceWrite,
 )
 from unspool_server.telemetry.metrics import METRICS
 

@@ -18,12 +18,12 @@ from unspool_server.config import (
     NOT_FOR_CLIENTS,
     OFFLINE,
     OFFLINE_MODEL,
-    AccessToken,
     Config,
-    ConfigError,
     McpServerConfig,
     ProviderConfig,
 )
+from unspool_server.config_base import ConfigError
+from unspool_server.config_daemon import AccessToken
 
 ENV_PREFIX = "UNSPOOL_"
 CONFIG_FILE = "config.toml"

@@ -9,7 +9,7 @@ from unspool_server.access.bearer import Capability, CapabilityTokens, digest_of
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.access.principal import OWNER, Principal, Scope
 from unspool_server.access.provenance import Provenance, is_usable_origin
-from unspool_server.config import Limits
+from unspool_server.config_daemon import Limits
 from unspool_server.connection import Shared
 from unspool_server.transport.gate import Rules
 from unspool_server.transport.websocket import Listener, ListenRefused, listen_tcp

@@ -6,7 +6,7 @@ import pytest
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.access.principal import OWNER
 from unspool_server.access.rates import Bucket
-from unspool_server.config import Limits
+from unspool_server.config_daemon import Limits
 from unspool_server.errors import RateLimited
 from unspool_server.transport.websocket import listen_tcp
 from websockets.asyncio.client import connect

@@ -21,7 +21,8 @@ from unspool_server.access.secret_files import TOKEN_FILE, SecretRefused, home_t
 from unspool_server.cli.admission import rules_of
 from unspool_server.cli.daemon import _banner
 from unspool_server.cli.options import Listen, ServerOptions, WebSocketAuth
-from unspool_server.config import AccessOptions, AccessToken, ConfigError
+from unspool_server.config_base import ConfigError
+from unspool_server.config_daemon import AccessOptions, AccessToken
 from unspool_server.config_file import load_config
 from unspool_server.transport.websocket import ListenRefused, Tls, listen_tcp
 

@@ -9,7 +9,7 @@ import sys
 
 import uvloop
 from starlette.types import Receive, Scope, Send
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.transport.websocket import Listener
 
 

@@ -14,7 +14,7 @@ from unspool_server.access.provenance import Provenance
 from unspool_server.access.secret_files import TOKEN_FILE, home_token
 from unspool_server.cli.admission import rules_of
 from unspool_server.cli.options import Listen, ServerOptions
-from unspool_server.config import AccessOptions
+from unspool_server.config_daemon import AccessOptions
 from unspool_server.transport.gate import Rules
 from unspool_server.transport.unix import UnixListener
 from unspool_server.transport.websocket import listen_tcp

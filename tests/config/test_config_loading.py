@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from unspool_server.config import BUILT_IN_PROVIDERS, Config, ConfigError, ProviderConfig
+from unspool_server.config import BUILT_IN_PROVIDERS, Config, ProviderConfig
+from unspool_server.config_base import ConfigError
 from unspool_server.config_file import load_config, override_config, parse_flags, parse_override, resolve_home
 
 REFERENCE_CONFIG = """model = "mock-model"

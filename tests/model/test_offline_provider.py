@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 from unspool_server.errors import ContextLengthExceeded, ModelError, ProviderRejected, ProviderUnavailable, StreamCut
 from unspool_server.model.contract import (
     ItemDone,

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from unspool_server.config import Config, ConfigError, ProviderConfig
+from unspool_server.config import Config, ProviderConfig
+from unspool_server.config_base import ConfigError
 from unspool_server.model.contract import ItemDone, ModelRequest
 from unspool_server.model.offline import OfflineProvider
 from unspool_server.model.provider import HttpProvider

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
-from unspool_server.config import LoggingOptions
+from unspool_server.config_daemon import LoggingOptions
 from unspool_server.handlers import table
 from unspool_server.handlers.context import NoParams, RequestContext
 from unspool_server.telemetry import logs

@@ -8,7 +8,8 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from unspool_server.config import ConfigError, TracingOptions
+from unspool_server.config_base import ConfigError
+from unspool_server.config_daemon import TracingOptions
 from unspool_server.telemetry import traces
 
 from tests.interaction.house import TOOL, House

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.connection import Shared
 from unspool_server.transport.frames import FrameProtocol
 from unspool_server.transport.websocket import Listener, listen_tcp

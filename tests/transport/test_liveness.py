@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.connection import Shared
 from unspool_server.transport import frames
 from unspool_server.transport.liveness import Liveness, seconds_since_ack, tick_s

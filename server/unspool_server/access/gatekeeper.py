@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from unspool_server.access.principal import OWNER, Principal
 from unspool_server.access.rates import Bucket
-from unspool_server.config import Limits
+from unspool_server.config_daemon import Limits
 from unspool_server.errors import RateLimited, UnspoolError
 
 _MAX_BUCKETS = 4096

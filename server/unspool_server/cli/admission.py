@@ -8,7 +8,8 @@ from unspool_server.access.principal import Principal, Scope, scopes_of
 from unspool_server.access.provenance import Provenance, is_usable_origin
 from unspool_server.access.secret_files import SecretRefused, home_token, read_secret
 from unspool_server.cli.options import ServerOptions, WebSocketAuth
-from unspool_server.config import AccessOptions, ConfigError
+from unspool_server.config_base import ConfigError
+from unspool_server.config_daemon import AccessOptions
 from unspool_server.transport.gate import Rules
 
 _ALL = frozenset({Scope.ADMIN})

@@ -10,7 +10,7 @@ from unspool_client import Channel, Client, ClientError
 
 from unspool_server import __version__
 from unspool_server.cli.options import Failure, Remote, ServerOptions
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 from unspool_server.config_file import resolve_home
 from unspool_server.errors import UnspoolError
 from unspool_server.transport.memory import MemoryTransport

@@ -20,7 +20,8 @@ from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.access.paths import AllowedPaths
 from unspool_server.cli.descriptors import allow_many_descriptors
 from unspool_server.cli.options import ServerOptions
-from unspool_server.config import Config, ConfigError
+from unspool_server.config import Config
+from unspool_server.config_base import ConfigError
 from unspool_server.config_file import load_config, resolve_home
 from unspool_server.connection import Connection, Shared
 from unspool_server.events.hub import Hub

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool_server.cli.options import ServerOptions
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 from unspool_server.config_file import load_config, resolve_home
 from unspool_server.store.files import LocalShelf
 from unspool_server.store.locks import held_threads

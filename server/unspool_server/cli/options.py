@@ -227,7 +227,7 @@ def server_options(flags: ConfigFlags, *, listen: Listen = Listen("off"), **rest
 
 def overrides(settings: tuple[str, ...]) -> dict[str, str]:
     """Split `-c` flags. Raises Failure for one without `=`."""
-    from unspool_server.config import ConfigError
+    from unspool_server.config_base import ConfigError
     from unspool_server.config_file import parse_flags
 
     try:
@@ -243,7 +243,7 @@ def run_daemon(options: ServerOptions) -> int:
         Failure: The configuration or the listener was refused.
     """
     from unspool_server.cli import daemon
-    from unspool_server.config import ConfigError
+    from unspool_server.config_base import ConfigError
     from unspool_server.errors import UnspoolError
 
     try:

@@ -21,7 +21,7 @@ from unspool_protocol.startup import (
 )
 
 from unspool_server import __version__
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 from unspool_server.errors import InvalidParams, RequestError, Unsupported
 from unspool_server.handlers.context import NoParams, RequestContext
 from unspool_server.handlers.services import services

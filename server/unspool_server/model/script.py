@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 
 Step = Mapping[str, Any]
 Reply = list[Step]

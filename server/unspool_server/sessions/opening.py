@@ -13,7 +13,8 @@ from unspool_protocol.thread_object import ThreadOverrides
 from unspool_protocol.threads import ThreadForkParams, ThreadResumeParams, ThreadStartParams
 
 from unspool_server.access.disguise import usual_spelling
-from unspool_server.config import REACHES_OUT, ConfigError
+from unspool_server.config import REACHES_OUT
+from unspool_server.config_base import ConfigError
 from unspool_server.config_file import override_config
 from unspool_server.errors import InvalidParams, LogMissing, RequestError
 from unspool_server.history.tenancy import tenant_member

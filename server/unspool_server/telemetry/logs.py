@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from pydantic import ValidationError
 
-from unspool_server.config import LoggingOptions
+from unspool_server.config_daemon import LoggingOptions
 from unspool_server.telemetry.scope import current
 
 OURS = ("unspool", "unspool_server")

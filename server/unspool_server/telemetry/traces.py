@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from unspool_server import __version__
-from unspool_server.config import ConfigError, TracingOptions
+from unspool_server.config_base import ConfigError
+from unspool_server.config_daemon import TracingOptions
 from unspool_server.telemetry.scope import Scope, current, within
 
 if TYPE_CHECKING:

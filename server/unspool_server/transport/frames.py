@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.server import ServerProtocol
 
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.telemetry.logs import event as log_event
 from unspool_server.transport.heads import HeadProtocol
 from unspool_server.transport.liveness import Liveness, seconds_since_ack, tick_s

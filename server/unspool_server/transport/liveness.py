@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Protocol
 
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 
 _LAST_ACK_AT = 56
 """Where Linux' `struct tcp_info` has `tcpi_last_ack_recv`, in milliseconds: 8 single bytes and 12 numbers before it."""

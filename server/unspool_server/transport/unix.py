@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.connection import Shared
 from unspool_server.transport.framing import MAX_MESSAGE_BYTES
 from unspool_server.transport.gate import OPEN_TO_OWNER

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
-from unspool_server.config import WebSocketOptions
+from unspool_server.config_daemon import WebSocketOptions
 from unspool_server.connection import Connection, Shared
 from unspool_server.errors import RequestError, UnspoolError
 from unspool_server.telemetry.exposition import exposition

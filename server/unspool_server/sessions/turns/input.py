@@ -19,7 +19,7 @@ from unspool_protocol.items import (
 )
 from unspool_protocol.turn_methods import AdditionalContext, TurnToolOutput
 
-from unspool_server.config import Limits
+from unspool_server.config_daemon import Limits
 from unspool_server.errors import InvalidParams
 from unspool_server.history.calls import CallMark
 from unspool_server.sessions.agents.envelopes import Envelope

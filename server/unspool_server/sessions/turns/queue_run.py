@@ -10,7 +10,7 @@ from functools import partial
 from pydantic import ValidationError
 from unspool_protocol.turn_methods import TurnStartParams
 
-from unspool_server.config import Limits
+from unspool_server.config_daemon import Limits
 from unspool_server.errors import RequestError, StoreClosed
 from unspool_server.history.queue import QueuedInput, queue_record
 from unspool_server.sessions.clock import new_id

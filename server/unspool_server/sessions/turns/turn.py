@@ -18,7 +18,7 @@ from unspool_protocol.log import NewRecord
 from unspool_protocol.turns import Turn as WireTurn
 from unspool_protocol.turns import TurnError, TurnParams
 
-from unspool_server.config import ConfigError
+from unspool_server.config_base import ConfigError
 from unspool_server.errors import ContextLengthExceeded, ModelError, StoreClosed, WriteFailed
 from unspool_server.history.additional import due_additions
 from unspool_server.history.calls import marked, with_ours
