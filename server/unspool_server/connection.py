@@ -21,7 +21,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +29,7 @@ from unspool_protocol.startup import ClientCapabilities, InitializeParams, Initi
 from unspool_server import __version__
 from unspool_server.access.gatekeeper import Gatekeeper
 from unspool_server.access.principal import OWNER, Principal, Scope
+from unspool_server.connection_stage import Move, Stage, next_stage
 from unspool_server.envelope import (
     Answer,
     Malformed,
@@ -43,7 +43,6 @@ from unspool_server.envelope import (
 )
 from unspool_server.errors import (
     AlreadyInitialized,
-    LocalProtocolError,
     NotInitialized,
     Overloaded,
     RequestError,
@@ -75,43 +74,6 @@ that write some ten thousand requests before they read the first answer."""
 
 TOO_SLOW_CODE = 1013
 """The WebSocket close code of a client that was too slow: try again later, from the cursors that it was told."""
-
-
-class Stage(Enum):
-    """Where a connection stands in its life."""
-
-    NEW = auto()
-    READY = auto()
-    """`initialize` was answered."""
-    ENDING = auto()
-    """The client will send nothing more; answers owed are still given."""
-    CLOSED = auto()
-
-
-class Move(Enum):
-    """What takes a connection from one stage to the next."""
-
-    INITIALIZE = auto()
-    END_INPUT = auto()
-    CLOSE = auto()
-
-
-_MOVES: Mapping[tuple[Stage, Move], Stage] = {
-    (Stage.NEW, Move.INITIALIZE): Stage.READY,
-    (Stage.NEW, Move.END_INPUT): Stage.ENDING,
-    (Stage.READY, Move.END_INPUT): Stage.ENDING,
-    (Stage.NEW, Move.CLOSE): Stage.CLOSED,
-    (Stage.READY, Move.CLOSE): Stage.CLOSED,
-    (Stage.ENDING, Move.CLOSE): Stage.CLOSED,
-}
-
-
-def next_stage(stage: Stage, move: Move) -> Stage:
-    """The stage after a move. Raises LocalProtocolError for an illegal one."""
-    try:
-        return _MOVES[stage, move]
-    except KeyError:
-        raise LocalProtocolError(f"{move.name} is not possible in stage {stage.name}") from None
 
 
 class Hub(Protocol):

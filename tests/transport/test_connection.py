@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from unspool_server.connection import Connection, Move, Shared, Stage, next_stage
+from unspool_server.connection import Connection, Shared
+from unspool_server.connection_stage import Move, Stage, next_stage
 from unspool_server.envelope import encode
 from unspool_server.errors import LocalProtocolError
 from unspool_server.rpc import protocol_gate
