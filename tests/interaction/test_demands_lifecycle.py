@@ -350,7 +350,7 @@ async def test_forking_onto_an_existing_thread_is_refused(house: House, monkeypa
         await client.turn(source, "one")
         await client.turn(target, "two")
         logs = house.logs()
-        monkeypatch.setattr("unspool_server.sessions.forking.new_id", lambda: target)
+        monkeypatch.setattr("unspool_server.sessions.branches.forking.new_id", lambda: target)
         refused = await client.refused("thread/fork", {"threadId": source})
         assert (refused.code, refused.reason) == (-32600, "exists")
         assert house.logs() == logs

@@ -118,6 +118,7 @@ async def test_every_refusal_says_why_and_changes_nothing(house: House) -> None:
 
 async def test_every_method_is_served(house: House) -> None:
     called: set[str] = {"initialize"}
+    house.settings["allow_login_shell"] = False  # whatever the login files of this machine do
     async with house.daemon() as daemon:
         client = await daemon.connect()
 
