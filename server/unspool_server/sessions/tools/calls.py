@@ -19,6 +19,7 @@ from unspool_server.sessions.clock import new_id, now_ms
 from unspool_server.sessions.records import item_record
 from unspool_server.sessions.tools.contract import ToolItem, ToolResult
 from unspool_server.sessions.tools.toolbox import Toolbox
+from unspool_server.sessions.turns.usage import take_untold
 from unspool_server.telemetry import metrics, traces
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ async def _record_output(turn: "Turn", call: OpenCall, result: ToolResult) -> No
         records.append(_finished(turn, call, result.item))
     records.append(item_record(turn.attributed(call.output(result.output), now_ms())))
     if all(one.answered or one is call for one in turn.calls.values()):
-        records += turn.take_untold()
+        records += take_untold(turn)
     await turn.session.record(*records)
     call.answered = True
 
@@ -124,4 +125,4 @@ def aborted_outputs(turn: "Turn") -> list[NewRecord]:
             text = f"Wall time: {time.monotonic() - call.began:.1f} seconds\naborted by user"
             records.append(item_record(turn.attributed(call.output(text), now_ms())))
     turn.calls.clear()
-    return [*records, *turn.take_untold()]
+    return [*records, *take_untold(turn)]

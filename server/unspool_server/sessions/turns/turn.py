@@ -43,7 +43,7 @@ from unspool_server.sessions.turns.input import TurnMessage
 from unspool_server.sessions.turns.partial_text import PartialText
 from unspool_server.sessions.turns.report import Outcome, TurnReport
 from unspool_server.sessions.turns.rounds import Rounds
-from unspool_server.sessions.turns.usage import full_window_record
+from unspool_server.sessions.turns.usage import full_window_record, take_untold
 from unspool_server.telemetry import traces
 from unspool_server.telemetry.logs import event
 from unspool_server.telemetry.scope import bound
@@ -295,7 +295,7 @@ class Turn:
         """
         await self.begin()
         await self.record_input()
-        await self.session.record(*self.take_untold())
+        await self.session.record(*take_untold(self))
         await self._record_pending()
         await self.partial_text.keep()
         self.live.clear()
@@ -351,11 +351,6 @@ class Turn:
             await self.session.record(*notes)
         while self.pending:
             await self.record_message(self.pending.popleft())
-
-    def take_untold(self) -> list[NewRecord]:
-        """The count that waited for the outputs of its response's calls; it is recorded with the last of them."""
-        untold, self.untold = self.untold, []
-        return untold
 
     async def record_notes_if_over(self) -> None:
         """Record what came too late for the turn; otherwise it has its place behind the round's outputs."""

@@ -48,6 +48,12 @@ def usage_records(turn: "Turn", done: ResponseDone) -> list[NewRecord]:
     return [NewRecord(RecordType.TOKEN_USAGE, exact), token_count_record(session, total, last)]
 
 
+def take_untold(turn: "Turn") -> list[NewRecord]:
+    """The count that waited for the outputs of its response's calls; it is recorded with the last of them."""
+    untold, turn.untold = turn.untold, []
+    return untold
+
+
 def token_count_record(session: "Session", total: Mapping[str, int], last: Mapping[str, int]) -> NewRecord:
     """The `token_count` event (01 §3.6)."""
     info = {
