@@ -92,6 +92,20 @@ async def test_a_rollback_behind_a_cut_off_turn_does_not_end_it_again(tmp_path: 
         assert recorded(newcomer, thread_id)[:-1] == present
 
 
+async def test_a_thread_loaded_after_such_a_rollback_has_nothing_to_end(tmp_path: Path) -> None:
+    thread_id, home = await crashed(tmp_path)
+    async with house(home) as running, running.client() as client:
+        await follow(client, thread_id, None)
+        await client.turn(thread_id, "three")
+        await client.call("thread/rollback", threadId=thread_id, numTurns=1)
+        await client.event("thread/reverted", threadId=thread_id)
+        last = recorded(client, thread_id)[-1][2]
+    async with house(home) as running, running.client() as client:
+        await follow(client, thread_id, last)
+        await named(client, thread_id, "nothing before this")
+        assert [method for method, _, _ in recorded(client, thread_id)] == ["thread/name/updated"]
+
+
 def _turn_of(params: Mapping[str, Any]) -> Any:
     return params.get("turnId") or (params.get("turn") or {}).get("id")
 

@@ -43,6 +43,13 @@ class LiveHistory:
         return [self.header, *self._records]
 
     @property
+    def in_place(self) -> Sequence[Record]:
+        """The same records with the header where the log has it: behind what the rollout inherits."""
+        rollout_id = self.header.rollout_id
+        inherited = next((n for n, one in enumerate(self._records) if one.rollout_id == rollout_id), len(self._records))
+        return [*self._records[:inherited], self.header, *self._records[inherited:]]
+
+    @property
     def state(self) -> Reconstruction:
         """What the log says now."""
         if self._state is None:

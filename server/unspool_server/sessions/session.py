@@ -230,7 +230,7 @@ class Session:
 
     def refold(self) -> None:
         """Compute the clients' view of the running turn anew, after a record that changed what earlier ones mean."""
-        self.view = folded_view(self.history.records, self.thread_id, self.mode)
+        self.view = folded_view(self.history.in_place, self.thread_id, self.mode)
         self.queue = folded_queue(self.history.records, self.thread_id, self.log.info.rollout_id)
         self.view.forget_finished()
 
