@@ -42,7 +42,7 @@ KINDS = st.sampled_from([kind.value for kind in RecordType] + ["forked", "from_t
 RECORDS = st.builds(Record, st.just("r"), st.integers(0, 50), KINDS, PAYLOADS, WORDS, st.none() | PAYLOADS, PAYLOADS)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(RECORDS, max_size=8), st.sampled_from(HistoryMode))
 def test_garbage_never_raises(records: list[Record], mode: HistoryMode) -> None:
     result = reconstruct(records, mode)

@@ -137,7 +137,7 @@ DEEP: list[tuple[str, int]] = [
 ]  # fmt: skip
 
 
-@settings(max_examples=examples(6), deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(st.sampled_from(MODES), st.lists(STEP, max_size=10))
 @example("paginated", DEEP)
 @example("legacy", DEEP)

@@ -435,4 +435,4 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = settings(max_examples=examples(12), stateful_step_count=15)
+TestLifecycle.settings = settings(max_examples=examples(8), stateful_step_count=15)

@@ -48,16 +48,6 @@ def test_the_first_request_imports_the_dispatcher_and_no_server() -> None:
     assert report["loaded"] == ["jsonrpcserver", "jsonschema"]
 
 
-def test_every_one_of_twenty_thousand_requests_in_one_write_is_answered_once() -> None:
-    count = 20_000
-    sent = b"".join(b'{"id":%d,"method":"test/empty","params":{}}\n' % number for number in range(1, count + 1))
-    messages, _, _ = run(INITIALIZE + sent)
-    assert sorted(message["id"] for message in messages) == list(range(count + 1))
-    kinds = {message["error"]["code"] if "error" in message else "result" for message in messages}
-    assert "result" in kinds
-    assert kinds <= {"result", -32001}
-
-
 def test_only_messages_reach_the_real_standard_output() -> None:
     messages, _, noise = run(INITIALIZE, "noise")
     assert [message["id"] for message in messages] == [0]

@@ -107,19 +107,19 @@ async def test_frames_that_are_no_message_get_one_error_each(listener: Listener)
         assert await recv(client) == {"id": 9, "result": {"requirements": None}}
 
 
-async def test_four_thousand_pipelined_requests_are_all_answered(listener: Listener) -> None:
+async def test_pipelined_requests_are_all_answered(listener: Listener) -> None:
     async with connect(url(listener)) as client:
         await client.send(INITIALIZE)
         await recv(client)
 
         async def flood() -> None:
-            for number in range(4_000):
+            for number in range(1_000):
                 await client.send(f'{{"id":{number},"method":"test/empty","params":{{}}}}')
 
         flooding = asyncio.create_task(flood())
-        answers = [await recv(client) for _ in range(4_000)]
+        answers = [await recv(client) for _ in range(1_000)]
         await flooding
-    assert sorted(answer["id"] for answer in answers) == list(range(4_000))
+    assert sorted(answer["id"] for answer in answers) == list(range(1_000))
 
 
 async def test_health_answers_and_other_plain_requests_are_refused(listener: Listener) -> None:
