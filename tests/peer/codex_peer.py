@@ -24,7 +24,7 @@ Json = dict[str, Any]
 Who = Literal["ours", "codex"]
 
 WAIT_S = 30.0
-NAME_UNKNOWN = "unknown variant `thread_name_updated`"
+NOT_ITS_OWN = re.compile(r"unknown variant `(thread_name_updated|unspool_\w+)`")
 BASE = "BASE"
 ROOT = Path(__file__).parents[2]
 
@@ -254,16 +254,17 @@ class PeerHome:
     def complaints(self) -> list[str]:
         """What the real one said about records that it could not read.
 
-        It does not know the record of a thread's name (names are no records of its logs) and passes it over with a
-        warning, and one more for the ordinal behind it.
+        It does not know the record of a thread's name (names are no records of its logs) and those of ours, and passes
+        them over with a warning, and one more for the ordinal behind them.
         """
         path = self.home / "codex.stderr"
         text = path.read_text(errors="replace") if path.exists() else ""
         lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
         told = [line for line in lines if re.search(r"skipping|pars|deserial", line, re.I)]
-        names = {m[1] for line in told if NAME_UNKNOWN in line and (m := re.search(r"expected_ordinal=(\d+)", line))}
-        gaps = tuple(f"skipped_ordinal_start={number} " for number in names)
-        return [line for line in told if NAME_UNKNOWN not in line and not any(gap in line + " " for gap in gaps)]
+        passed = [line for line in told if NOT_ITS_OWN.search(line)]
+        ordinals = {m[1] for line in passed if (m := re.search(r"expected_ordinal=(\d+)", line))}
+        gaps = tuple(f"skipped_ordinal_start={number} " for number in ordinals)
+        return [line for line in told if line not in passed and not any(gap in line + " " for gap in gaps)]
 
     def logs(self) -> dict[Path, bytes]:
         """All logs of this home, by their path in it."""
