@@ -309,8 +309,8 @@ class Hub:
 
         Raises:
             TimeoutError: It expired; it is resolved for everyone.
-            asyncio.CancelledError: The asking turn ends, or the thread was unloaded. Clients see it resolved behind the
-                turn's end, when it is withdrawn with `cancel`.
+            asyncio.CancelledError: The asking turn ends, or the thread was unloaded. The request stays open until it
+                is withdrawn with `cancel`; clients see it resolved then, before the turn's end.
         """
         request_id = self._requests.next_id()
         body = self.encoder.request(request_id, method, params)

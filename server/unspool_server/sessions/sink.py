@@ -53,7 +53,7 @@ class EventSink(Protocol):
 
         Raises:
             TimeoutError: It expired; the request is resolved for everyone.
-            asyncio.CancelledError: The asking turn ends. It withdraws the request with `cancel` once it has ended.
+            asyncio.CancelledError: The asking turn ends. It withdraws the request with `cancel` before its end is told.
         """
 
     def cancel(self, thread_id: str, turn_id: str | None = None) -> None:
